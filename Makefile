@@ -23,7 +23,7 @@ CRASHED := everthink.testing.crashtest.sample
 SAMPLES := Traveller:sample AskedTraveller:sample Agency:sample_family AskedAgency:sample_family
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check test crashtest soak fuzz races walks churn sandbox lint types format bench clean
+.PHONY: help install run check test crashtest soak fuzz races walks churn sandbox files lint types format bench clean
 
 help: ## List what you can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,8 +76,12 @@ walks: $(INSTALLED) ## Let windows, deaths and long conversations go a thousand 
 churn: $(INSTALLED) ## Watch memory while a thousand people come and go for 10 minutes (ARGS="--minutes 3")
 	@$(BIN)/python -m bench.churn $(ARGS)
 
-sandbox: $(INSTALLED) ## Run 1,500 scripts in one sandbox and look whether memory and descriptors stay flat
-	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/sandbox/test_bash.py -k many_scripts $(ARGS)
+sandbox: $(INSTALLED) ## Run 1,500 scripts in a child of every engine and look whether memory and descriptors stay flat
+	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/sandbox -k many_scripts $(ARGS)
+
+files: $(INSTALLED) ## Kill a process at every commit while it works in files, takes a turn back and brings it back, on both databases
+	@scripts/ensure-postgres
+	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/crash/test_files_killed.py tests/crash/test_workspace_killed.py $(ARGS)
 
 lint: $(INSTALLED) ## Check style and formatting
 	@$(BIN)/ruff check . scripts/cases scripts/llms scripts/reference scripts/with-postgres

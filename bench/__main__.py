@@ -16,8 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from everthink.browser.chromium import find_chromium
+
 from . import (
     bounds,
+    browser,
     families,
     file_tools,
     mcp,
@@ -70,6 +73,8 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
         take(await mcp.catalogue(folder, turns=100 if quick else 600))
     if importlib.util.find_spec("bashkit") is not None:
         take(await sandbox.scripts(repetitions=3 if quick else 20))
+    if importlib.util.find_spec("html_to_markdown") is not None and find_chromium() is not None:
+        take(await browser.pages(repetitions=3 if quick else 20))
     take(await workspace.workspace(folder, quick=quick))
     take(await file_tools.offered(folder, turns=100 if quick else 600))
     take(standing.imports(packages, repetitions=2 if quick else 10))

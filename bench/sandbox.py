@@ -10,7 +10,9 @@ from statistics import median
 from typing import Any
 
 from everthink.sandbox.bash import BashSandbox
-from everthink.sandbox.port import Job, NoHost
+from everthink.sandbox.engine import ChildSandbox
+from everthink.sandbox.javascript import JavaScriptSandbox
+from everthink.sandbox.port import Job, Language, NoHost
 
 from .measure import Row, calm
 
@@ -27,13 +29,17 @@ class Answering(NoHost):
 
 async def scripts(*, repetitions: int) -> list[Row]:
     """Wall time of scripts, medians."""
+    return [*await _bash(repetitions), *await _javascript(repetitions)]
+
+
+async def _bash(repetitions: int) -> list[Row]:
     sandbox, host, files = BashSandbox(jobs_each=1_000_000), Answering(), tree()
 
     async def run(source: str, **options: Any) -> None:
         outcome = await sandbox.run(Job(language="bash", source=source, **options), host)
         assert outcome.status == "done", outcome.error
 
-    start = await _median(started, repetitions)
+    start = await _median(lambda: started(BashSandbox()), repetitions)
     await run("true")
     small = await _median(lambda: run("echo hi"), repetitions * 10)
     asking = await _median(lambda: run("for i in $(seq 100); do ask; done", commands=("ask",)), repetitions)
@@ -49,9 +55,32 @@ async def scripts(*, repetitions: int) -> list[Row]:
     ]
 
 
-async def started() -> None:
+async def _javascript(repetitions: int) -> list[Row]:
+    sandbox, host = JavaScriptSandbox(jobs_each=1_000_000), Answering()
+
+    async def run(source: str, language: Language = "javascript", **options: Any) -> None:
+        outcome = await sandbox.run(Job(language=language, source=source, **options), host)
+        assert outcome.status == "done", outcome.error
+
+    start = await _median(lambda: started(JavaScriptSandbox()), repetitions)
+    await run("1")
+    small = await _median(lambda: run("[1, 2].map((n) => n + 1)"), repetitions * 10)
+    asks = "for (let n = 0; n < 100; n++) await tools.ask(n)"
+    asking = await _median(lambda: run(asks, names={"tools.ask": ""}), repetitions)
+    modules = {"b.ts": "export const b: number = 1"}
+    source = "import { b } from './b'; enum A { X = 1 } export default b + A.X"
+    typed = await _median(lambda: run(source, "typescript", modules=modules), repetitions * 10)
+    await sandbox.aclose()
+    return [
+        Row("start of a child for JavaScript, its first script and its end", "ms", {"everthink": start}),
+        Row("JavaScript in a warm child", "ms", {"everthink": small}).held_to("≤ 10 ms", small <= 10),
+        Row("JavaScript with 100 calls of the host", "ms", {"everthink": asking}),
+        Row("TypeScript of two files", "ms", {"everthink": typed}),
+    ]
+
+
+async def started(sandbox: ChildSandbox) -> None:
     """A sandbox from nothing to nothing."""
-    sandbox = BashSandbox()
     assert await sandbox.check() is None
     await sandbox.aclose()
 

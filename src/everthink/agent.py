@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, Self, TypeVar, cast
 
 from .current import current_connection, current_origin, in_readonly_turn, origin_of
 from .declaring import check_added, check_own, check_setting, check_settings, size_of
@@ -104,6 +104,15 @@ class Agent:
 
     def _bash_sandbox(self) -> Any:
         return self._home.sandboxes.bash()
+
+    def _executions(self) -> Any:
+        return self._home.executions
+
+    def _browser_home(self) -> Any:
+        return self._home.browsers
+
+    def _own_workspace(self) -> Any:
+        return self._home.own_workspace()
 
     @property
     def id(self) -> str:
@@ -506,6 +515,7 @@ class Agent:
         display_order: int = 0,
         output: Any = None,
         detached: bool | Detached | dict[str, Any] = False,
+        **unknown: Never,
     ) -> AgentToolResult:
         """Let a child of its own answer once, and wait for it. What goes wrong is told in the result.
 
@@ -520,12 +530,14 @@ class Agent:
             "run_agent_tool",
             run_id=run_id,
             parent_tool_call_id=parent_tool_call_id,
+            signal=signal,
             input_preview=input_preview,
             display=display,
             display_order=display_order,
         )
         return await self._home.children.run(
             cls,
+            unknown,
             input=input,
             run_id=run_id,
             call_id=parent_tool_call_id,

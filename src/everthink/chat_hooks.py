@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .errors import NoModel
+from .errors import InvalidSettings, NoModel
 from .messages import Part, encode_json
 from .own import OWN_WORKSPACE
 from .prompt.wording import DEFAULT_SYSTEM_PROMPT, capabilities
+from .settings import shown
 
 if TYPE_CHECKING:
     from .children.values import AgentToolProgress, AgentToolResult, AgentToolRun
@@ -129,7 +130,21 @@ class Hooks:
     def format_agent_tool_input(self, input: Any) -> Any:
         """The message that this agent is asked with when it is a tool of another one: a text as it is, other
         values as JSON."""
-        return input if isinstance(input, str) else msgspec.json.format(encode_json(input)).decode()
+        if input is None or (isinstance(input, str) and not input.strip()):
+            raise InvalidSettings(
+                f"run_agent_tool: input is {input!r}, which asks the child nothing.",
+                next_step="Write what it is to do; a child that needs no input says so with"
+                " format_agent_tool_input.",
+            )
+        if isinstance(input, str):
+            return input
+        try:
+            return msgspec.json.format(encode_json(input)).decode()
+        except (TypeError, ValueError) as error:
+            raise InvalidSettings(
+                f"run_agent_tool: input is {shown(input)}, which JSON cannot hold.",
+                next_step="It takes text and JSON values; a child reads others in format_agent_tool_input.",
+            ) from error
 
     def get_agent_tool_output(self, run_id: str) -> Any:
         """A value that the run `run_id` gave, for whoever asked: any JSON. Default: none but its text."""

@@ -12,7 +12,8 @@
     ├── InvalidTurn                 options of a turn API that make no sense together
     ├── NestedTurn                  a turn was asked for from inside a running turn
     ├── TooManyTurns                so many turns wait already that a client may not add one
-    ├── TurnInterrupted             the process is stopping while the turn runs or waits
+    ├── TurnInterrupted             the process stops, or the agent leaves memory, while it runs or waits
+    │   └── AgentErased             the agent is deleted meanwhile
     ├── TurnFailed                  a turn ended with status "error"
     ├── TurnGivenUp                 an answer was interrupted and does not go on
     ├── StreamStalled               the model fell silent for longer than it may
@@ -26,6 +27,7 @@
     ├── UnknownSession              a session id that this agent does not have
     ├── SessionBusy                 another session cannot be opened while a turn runs
     ├── SubmissionConflict          id and idempotency key name different submissions
+    ├── RunConflict                 a run's id names a run of another class, input or output
     ├── InvalidFiber                a fiber's id, key, checkpoint or outcome that makes no sense
     ├── FiberConflict               id and idempotency key name different fibers
     ├── NotInFiber                  a checkpoint outside a fiber and a turn
@@ -83,6 +85,7 @@ from typing import Any, Literal
 __all__ = [
     "UNTOLD",
     "AgentElsewhere",
+    "AgentErased",
     "AgentError",
     "AgentNotInMemory",
     "AgentSetAside",
@@ -122,6 +125,7 @@ __all__ = [
     "NotInFiber",
     "NotJson",
     "Problem",
+    "RunConflict",
     "ScriptExhausted",
     "SecretsUnreadable",
     "SessionBusy",
@@ -308,15 +312,32 @@ class EarlierFailure(Exception):
 
 
 class TurnInterrupted(AgentError):
-    """The process stopped while the turn ran or waited."""
+    """The process stopped, or the agent left memory, while the turn ran or waited."""
+
+    def __init__(
+        self,
+        request_id: str,
+        because: str = "the process is stopping",
+        *,
+        kept: str = "Everything shown so far is stored.",
+        next_step: str = "At the next start it goes on from there, without anybody asking.",
+    ) -> None:
+        super().__init__(
+            f"Turn {request_id!r} was interrupted because {because}.", kept=kept, next_step=next_step
+        )
+        self.request_id = request_id
+
+
+class AgentErased(TurnInterrupted):
+    """The agent was deleted while the turn ran or waited: nothing of it goes on."""
 
     def __init__(self, request_id: str) -> None:
         super().__init__(
-            f"Turn {request_id!r} was interrupted because the process is stopping.",
-            kept="Everything shown so far is stored.",
-            next_step="At the next start it goes on from there, without anybody asking.",
+            request_id,
+            "its agent is deleted",
+            kept="Nothing of the conversation is kept.",
+            next_step="Whoever reaches the agent afterwards finds a new one, without a conversation.",
         )
-        self.request_id = request_id
 
 
 class StreamStalled(AgentError):
@@ -395,6 +416,10 @@ class SessionBusy(AgentError):
 
 class SubmissionConflict(AgentError):
     """A submission id and an idempotency key that belong to different submissions."""
+
+
+class RunConflict(AgentError):
+    """The id of a run names one that asked another class, or something else."""
 
 
 class InvalidFiber(AgentError, ValueError):

@@ -21,6 +21,7 @@ FACADES = (
     "memory",
     "workspace",
     "file_tools",
+    "browser",
     "recovery",
     "fibers",
     "timers",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from types import FunctionType
 from typing import Any, cast
+from unicodedata import category
 
 from .errors import InvalidSettings
 
@@ -154,6 +155,16 @@ def _are_messages(value: Any) -> bool:
     # By their few types: this may be a long conversation.
     kinds: set[type] = {type(one) for one in value} if _is_many(value) else {str}
     return all(any(base.__name__ in _MESSAGES for base in kind.__mro__) for kind in kinds)
+
+
+def _is_json(value: Any) -> bool:
+    import msgspec  # for those who say it
+
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _is_output(value: Any) -> bool:
@@ -449,6 +460,16 @@ KINDS: dict[str, dict[str, Kind]] = {
 }
 
 _FIBER_ID = id_of("a FiberInspection", "fiber_id")
+_RUN_ID = Kind(
+    "text of 1 to 512 characters with something in it and no control character",
+    lambda value: (
+        isinstance(value, str)
+        and bool(value.strip())
+        and len(value) <= 512
+        and not any(category(letter) in ("Cc", "Cs") for letter in value)
+    ),
+)
+_SHOWN = Kind("a dict of JSON values", lambda value: isinstance(value, Mapping) and _is_json(value))
 _SUBMISSION_ID = id_of("a Submission", "submission_id")
 
 _SERVER = id_of("an McpServer", "id` or `name")
@@ -460,7 +481,46 @@ _PLAY = Kind(
     lambda value: callable(value) or _is_one_of(value, "Play"),
 )
 
+_PLACE = Kind(
+    "a place for files, such as DiskFiles or MemoryFiles (not a Workspace)",
+    lambda value: (
+        not isinstance(value, type)
+        and all(callable(getattr(value, verb, None)) for verb in ("apply", "list", "scan", "stream"))
+    ),
+)
+
+
+def _is_dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def is_so(value: Any) -> bool:
+        if not isinstance(value, Mapping):
+            return False
+        given = cast("Mapping[Any, Any]", value)
+        return all(isinstance(path, str) and fits(one) for path, one in given.items())
+
+    return is_so
+
+
 CALLS: dict[str, dict[str, Kind]] = {
+    "Workspace": _optional(
+        {
+            "files": _PLACE,
+            "limits": Kind("a WorkspaceLimits", lambda value: _is_one_of(value, "WorkspaceLimits")),
+            "objects": Kind("a store of obstore, such as S3Store", lambda v: not isinstance(v, str | type)),
+            "prefix": TEXT,
+            "spill_from": at_least(1),
+            "on_change": Kind("a function", lambda value: callable(value) and not isinstance(value, type)),
+        }
+    ),
+    "MountedFiles": {
+        "mounts": Kind(f"a dict of paths, each with {_PLACE.words}", _is_dict_of(_PLACE.fits)),
+    },
+    "MemoryFiles": {
+        "files": optional(
+            Kind("a dict of paths and texts or bytes", _is_dict_of(lambda v: isinstance(v, str | bytes)))
+        ),
+    },
+    "restore": {"seq": at_least(0)},
+    "read_file_bytes": {"start": at_least(0), "length": optional(at_least(0))},
     "tool": _optional({"description": TEXT, "title": TEXT, "strict": YES_NO}),
     "@exposed": {"description": optional(TEXT), "streaming": YES_NO, "reads": YES_NO},
     "connect": {
@@ -526,16 +586,25 @@ CALLS: dict[str, dict[str, Kind]] = {
         )
     },
     "run_agent_tool": {
-        "run_id": optional(TEXT),
+        "run_id": optional(_RUN_ID),
         "parent_tool_call_id": optional(TEXT),
+        "signal": optional(Kind("an AbortSignal", lambda value: _is_one_of(value, "AbortSignal"))),
         "input_preview": optional(TEXT),
-        "display": optional(DICT),
+        "display": optional(_SHOWN),
         "display_order": WHOLE,
     },
+    "agent_tool": {
+        "description": SOME_TEXT,
+        "name": optional(SOME_TEXT),
+        "display_name": optional(SOME_TEXT),
+        "icon": optional(TEXT),
+        "display": optional(_SHOWN),
+    },
+    "clear_agent_tool_runs": {"older_than": optional(AWARE)},
     "cancel_agent_tool": {"run_id": id_of("an AgentToolRun", "run_id")},
     "report_progress": {
         "fraction": optional(
-            Kind("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value < math.inf)
+            Kind("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1)
         ),
         "message": optional(TEXT),
         "phase": optional(TEXT),

@@ -110,7 +110,7 @@ def _is_override(written: Any) -> bool:
 def _taken(cls: type, name: str, written: Any, ours: Any) -> InvalidSettings:
     home = next(base.__name__ for base in cls.__mro__ if vars(base).get(name) is ours)
     if is_tool(written):
-        rather = f"Give the method another name; @tool(name={name!r}) keeps it for the model."
+        rather = _renamed(written, name)
     elif name in _INSTEAD:
         rather = f"{_INSTEAD[name]}; or give yours another name."
     elif callable(written) or hasattr(written, "__get__"):
@@ -126,6 +126,11 @@ def _taken(cls: type, name: str, written: Any, ours: Any) -> InvalidSettings:
 def _summary(ours: Any) -> str:
     said = re.split(r"[.:;\n]", inspect.getdoc(ours) or "")[0]
     return f" ({said})" if said else ""
+
+
+def _renamed(written: Any, name: str) -> str:
+    what, decorator = ("attribute", "agent_tool") if hasattr(written, "child") else ("method", "@tool")
+    return f"Give the {what} another name; {decorator}(name={name!r}) keeps it for the model."
 
 
 def is_tool(written: Any) -> bool:
@@ -151,7 +156,7 @@ def _check_hook(cls: type, name: str, written: Any, ours: _Hook, settings: Itera
     if is_tool(written):
         raise InvalidSettings(
             f"{where} is a tool, and everthink would call it too: it is the name of a hook.",
-            next_step=f"Give the method another name; @tool(name={name!r}) keeps it for the model.",
+            next_step=_renamed(written, name),
         )
     if name in _PLAIN_HOOKS and inspect.iscoroutinefunction(getattr(written, "__func__", written)):
         raise InvalidSettings(
@@ -413,10 +418,13 @@ def refuse_unknown_to(method: _Hook, options: Iterable[str], what: str) -> None:
         refuse_unknown(options, [p.name for p in known if p.name != "self"], what)
 
 
-def refuse_unknown(options: Iterable[str], known: Collection[str], what: str) -> None:
-    """Refuse an option that `what` does not have, with the nearest that it has."""
+def refuse_unknown(
+    options: Iterable[str], known: Collection[str], what: str, otherwise: Mapping[str, str] | None = None
+) -> None:
+    """Refuse an option that `what` does not have, with the nearest that it has. `otherwise`: what others call
+    some of them."""
     for name in options:
         if name not in known:
-            near = nearest(snake(name), known)
+            near = (otherwise or {}).get(snake(name)) or nearest(snake(name), known)
             hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(known)}."
             raise InvalidSettings(f"{what} has no option {name!r}.", next_step=hint)

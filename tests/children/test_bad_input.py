@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from everthink import Agent, App, Think, agent_tool, tool
+from everthink.children.runs import Runs
 from everthink.errors import AgentError, InvalidSettings
 from everthink.models.port import Request, ToolMessage
 from everthink.runtime.erasing import TABLES
@@ -112,14 +113,20 @@ async def test_of_names_that_look_alike_each_is_itself_on_every_engine(start: Op
                 assert child.state == {"name": other}
 
 
-@pytest.mark.parametrize(
-    "run_id", ["a\x00b", "\ud800", "x" * 513, "🦊" * 512], ids=["nul", "half", "long", "bytes"]
-)
+@pytest.mark.parametrize("run_id", ["a\x00b", "\ud800", "x" * 513], ids=["nul", "half", "long"])
 @pytest.mark.parametrize("url", BOTH, indirect=True)
-async def test_a_run_that_cannot_be_called_so_is_an_error_and_nothing_is_made(
-    start: Open, run_id: str
-) -> None:
+async def test_what_no_run_can_be_called_is_refused_and_nothing_is_made(start: Open, run_id: str) -> None:
     app = await start(Desk, Helper)
+    desk: Any = app.agent(Desk, "d")
+    with pytest.raises(InvalidSettings, match="run_id"):
+        await desk.run_agent_tool(Helper, input="x", run_id=run_id)
+    assert (await desk.list_agent_tool_runs(), await desk.list_sub_agents()) == ([], [])
+    await desk.cancel_agent_tool(run_id)  # there is none
+
+
+@pytest.mark.parametrize("url", BOTH, indirect=True)
+async def test_a_run_that_no_child_can_be_called_like_is_an_error_and_nothing_is_made(start: Open) -> None:
+    app, run_id = await start(Desk, Helper), "🦊" * 512
     desk: Any = app.agent(Desk, "d")
     result = await desk.run_agent_tool(Helper, input="x", run_id=run_id)
     assert (result.status, result.run_id) == ("error", run_id)
@@ -459,7 +466,14 @@ async def test_an_answer_that_does_not_fit_is_an_error_that_is_kept(
 
 
 @pytest.mark.parametrize("url", BOTH, indirect=True)
-async def test_a_call_id_that_comes_again_in_another_turn_is_another_run(start: Open) -> None:
+async def test_a_call_id_that_comes_again_in_another_turn_is_another_run(
+    start: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def later(runs: Runs, cut: Any = ()) -> None:
+        """The runs of a cleared conversation are not gone yet when it comes again."""
+
+    monkeypatch.setattr(Runs, "forget", later)
+
     class Answers(Think):
         model = ScriptedModel(says("one"), says("two"), says("three"))
 

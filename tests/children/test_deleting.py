@@ -156,3 +156,41 @@ async def test_a_child_that_deletes_itself_in_its_turn_is_told_to_its_parent(
     async with asyncio.timeout(20):
         assert (await parent.save_messages("Go")).text == "So be it."
     assert await parent.list_sub_agents() == []
+
+
+async def test_a_child_that_is_deleted_is_there_again_only_when_it_is_listed(open_app: OpenApp) -> None:
+    app = await open_app(Top)
+    top: Any = app.agent(Top, "t")
+
+    async def is_there() -> tuple[bool, int]:
+        return await top.has_sub_agent(Low, "l"), len(await top.list_sub_agents())
+
+    assert await is_there() == (False, 0)
+    child = await top.sub_agent(Low, "l")
+    assert await is_there() == (True, 1)
+    # While it is deleted whoever asks waits for that
+    deleting = asyncio.ensure_future(top.delete_sub_agent(Low, "l"))
+    await asyncio.sleep(0)
+    assert await is_there() == (False, 0)
+    await deleting
+    # Looking at what is not there makes nothing
+    assert await child.get_messages() == []
+    assert await is_there() == (False, 0)
+    await child.add_messages(["Back."])
+    assert await is_there() == (True, 1)
+    await top.delete_sub_agent(Low, "l")
+    assert await is_there() == (False, 0)
+    assert await (await top.sub_agent(Low, "l")).get_messages() == []
+    assert await is_there() == (True, 1)
+
+
+async def test_a_child_below_one_that_is_deleted_is_not_there_either(open_app: OpenApp) -> None:
+    app = await open_app(Top)
+    top: Any = app.agent(Top, "t")
+    middle = await top.sub_agent(Middle, "m")
+    await middle.sub_agent(Low, "l")
+    deleting = asyncio.ensure_future(top.delete_sub_agent(Middle, "m"))
+    await asyncio.sleep(0)
+    assert not await middle.has_sub_agent(Low, "l")
+    await deleting
+    assert await left_of(app, middle.id) == {}

@@ -262,15 +262,40 @@ def test_doctor_says_whether_scripts_can_run_here_and_why_not(
     run: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = json.loads(run.invoke(cli, ["doctor", "--json"]).output)
-    (found,) = (check for check in told["checks"] if check["name"] == "bash")
-    assert (found["state"], found["found"]) == ("ok", "scripts run in a locked process")
+    engines = {check["name"]: check for check in told["checks"] if check["name"] in ("bash", "javascript")}
+    assert [(found["state"], found["found"]) for found in engines.values()] == [
+        ("ok", "scripts run in a locked process")
+    ] * 2
 
     # Where a process cannot be locked in, nothing runs, and everything else is well
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     told = json.loads(run.invoke(cli, ["doctor", "--json"]).output)
-    (found,) = (check for check in told["checks"] if check["name"] == "bash")
-    assert (told["ok"], found["state"]) == (True, "note")
-    assert "riscv64" in found["found"]
+    assert told["ok"] is True
+    for name in engines:
+        (found,) = (check for check in told["checks"] if check["name"] == name)
+        assert found["state"] == "note"
+        assert "riscv64" in found["found"]
+
+
+@pytest.mark.slow
+def test_doctor_says_whether_a_browser_starts_here_and_why_not(
+    run: CliRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def row() -> dict[str, str]:
+        told = json.loads(run.invoke(cli, ["doctor", "--json"]).output)
+        assert told["ok"]
+        return next(check for check in told["checks"] if check["name"] == "browser")
+
+    found = row()
+    assert (found["state"], "starts" in found["found"]) == ("ok", True)
+    broken = tmp_path / "broken-chromium"
+    broken.write_text("#!/bin/sh\necho 'FATAL: nothing works' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr("everthink.browser.chromium.find_chromium", lambda: str(broken))
+    found = row()
+    assert (found["state"], "FATAL: nothing works" in found["found"]) == ("note", True)
+    monkeypatch.setattr("everthink.browser.chromium.find_chromium", lambda: None)
+    assert "no Chromium" in row()["found"]
 
 
 @pytest.mark.slow

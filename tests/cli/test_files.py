@@ -238,6 +238,8 @@ def test_changes_are_listed_compared_and_taken_back(run: CliRunner, store: str, 
     done(run, store, "restore", WHO, "4")
     assert asyncio.run(in_room(store)) == {"/notes/plan.md": b"one\ntwo\n", "/bytes.bin": BYTES}
     assert done(run, store, "restore", WHO, "4") == "It is so already.\n"
+    unknown = files(run, store, "restore", WHO, "--turn", "nope")
+    assert (unknown.exit_code, "was made in the turn 'nope'" in unknown.stderr) == (1, True), unknown.output
     done(run, store, "restore", WHO, "3")
     assert "/link" not in done(run, store, "ls", WHO, "-r")
     refused = files(run, store, "restore", WHO, "--turn", log[1]["turn"])
@@ -282,3 +284,12 @@ def test_a_database_of_a_release_without_files_says_so(run: CliRunner, tmp_path:
         database.execute("DROP TABLE files")
     shown = files(run, store, "ls", WHO)
     assert (shown.exit_code, "had no files" in shown.stderr) == (1, True)
+
+
+def test_a_file_is_said_to_be_where_it_is(run: CliRunner, store: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    told = done(run, store, "put", WHO, "a.txt", "/x/../../b.txt")
+    assert told == "/b.txt written, 1 B.\n"
+    assert done(run, store, "put", WHO, "-", "c//d.txt", input="c") == "/c/d.txt written, 1 B.\n"
+    assert done(run, store, "cat", WHO, "/b.txt") == "a"
+    assert done(run, store, "diff", WHO, "--since", "0").count("@@ -0,0 +1,1 @@") >= 1

@@ -61,6 +61,28 @@ async def test_who_comes_in_the_middle_of_an_answer_has_the_conversation_and_the
     assert [m.text for m in second.messages] == ["Hi", "First.", "Count", "one two.", "Next", "Three."]
 
 
+async def test_who_comes_in_the_middle_of_an_answer_may_wait_for_the_rest_of_it(
+    serve: Serve, enter: Enter
+) -> None:
+    go = asyncio.Event()
+    cls = assistant(ScriptedModel(says("one ").waits(go).says("two.")))
+    server = await serve(cls)
+    first = await enter(server, cls)
+    assert first.following() is None
+    reply = first.say("Count")
+    async for chunk in reply:
+        if isinstance(chunk, ui.TextDelta):
+            break
+
+    second = await enter(server, cls)
+    rest = second.following()
+    assert rest is not None
+    assert second.following() is rest
+    go.set()
+    assert (await rest).text == (await reply).text == "one two."
+    assert second.following() is None
+
+
 async def test_a_turn_that_fails_raises_what_people_are_told(serve: Serve, enter: Enter) -> None:
     cls = assistant(ScriptedModel(says("Half ").then_fails("The model is tired."), says("Whole.")))
     room = await enter(await serve(cls), cls)

@@ -14,7 +14,7 @@ import pytest
 from everthink import App
 from everthink.messages import Message
 from everthink.models.port import ToolMessage
-from everthink.session.media import EVICTED_FOLDER
+from everthink.workspace.paths import EVICTED_FOLDER
 from tests.crash.memory_child import FACT, PICTURE, SUMMARY, assistant, conversation
 from tests.crash.nursery import Nursery, commits_of
 from tests.support.agents import live
@@ -166,9 +166,9 @@ async def test_a_prompt_that_stays_too_long_ends_with_an_error_in_whichever_proc
 
 async def test_a_file_is_in_its_message_or_beside_it(nursery: Stories) -> None:
     seen: set[int] = set()
-    for at, folder in nursery.wrecks("evicts", since="attachments"):
+    for at, folder in nursery.wrecks("evicts", since="contents"):
         wreck = Database(folder)
-        files = {row["path"]: row for row in wreck.rows("SELECT * FROM attachments")}
+        files = {row["path"]: row for row in wreck.rows("SELECT * FROM files WHERE kind = 'file'")}
         moved = 0
         for message in wreck.messages():
             if not message["id"].startswith("pic"):

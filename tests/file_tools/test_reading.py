@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from everthink.file_tools.reading import LARGEST_SHOWN, sniffed
+from everthink.file_tools.reading import LARGEST_SHOWN
+from everthink.media_types import sniffed
+from everthink.messages import Message
 from everthink.models.port import FilePart, TextPart
+from everthink.prompt import views
 from everthink.testing.scripted import calls
 from everthink.workspace import DiskFiles, Workspace
 from tests.conftest import OpenApp
-from tests.file_tools.support import PNG, Failed, MakeDesk, desk_maker, results_in
-from tests.support.turns import Database
+from tests.file_tools.support import PNG, Desk, Failed, MakeDesk, desk_maker, results_in
+from tests.support.turns import Database, home_of
 
 pytestmark = pytest.mark.anyio
 
@@ -276,3 +279,82 @@ async def test_paths_stop_at_the_root_and_have_one_spelling(desk: MakeDesk) -> N
     assert (await agent.call("read", path="/caf\u00e9.txt"))["content"] == "1\tdecomposed"
     found = await agent.call("find", pattern="**/*")
     assert found["files"] == ["/caf\u00e9.txt", "/etc/", "/etc/passwd"]
+
+
+async def test_many_pictures_are_not_kept_in_memory_between_turns_and_stay_what_was_seen(
+    desk: MakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a model that has seen more pictures than are kept along
+    monkeypatch.setattr(views, "MOST_BYTES", 400)
+    agent = await desk()
+    files = await agent.files()
+    pictures = [PNG + bytes([n]) * 100 for n in range(3)]
+    for n, data in enumerate(pictures):
+        await files.write_file_bytes(f"/{n}.png", data)
+    home = await home_of(agent.app, agent.cls)
+    held: list[int] = []
+    for n in range(3):
+        await agent.call("read", path=f"/{n}.png")
+        await files.write_file_bytes(f"/{n}.png", b"something else")
+        held.append(len(home.chat.host.views._known or ()))
+    assert max(held) < 3
+
+    # When it is asked once more
+    await agent.turn()
+
+    # Then it sees all of them as they were
+    seen = [
+        part.url
+        for result in results_in(agent.model.last_request)
+        for part in result.content or []
+        if isinstance(part, FilePart)
+    ]
+    assert seen == [f"data:image/png;base64,{base64.b64encode(data).decode()}" for data in pictures]
+    assert not home.chat.host.views._known
+
+
+async def read_before(agent: Desk, output: Any) -> None:
+    """A conversation in which something was read, followed by so much that it is an older message."""
+    part = {"type": "tool-read", "toolCallId": "c", "state": "output-available", "input": {"path": "/a"}}
+    ada = agent.app.agent(agent.cls)
+    await ada.add_messages([Message("r", "assistant", [{**part, "output": output}])])
+    await ada.add_messages([Message(f"m{n}", "user", [{"type": "text", "text": "hm"}]) for n in range(6)])
+
+
+@pytest.mark.memory_case(209)
+async def test_a_text_that_was_read_long_ago_and_is_shown_shortened_is_shown_as_text(desk: MakeDesk) -> None:
+    agent = await desk()
+    await read_before(agent, {"path": "/a", "content": "1\tword\n" * 500, "totalLines": 500})
+    await agent.turn()
+    assert isinstance(agent.shown.output, str)
+    assert agent.shown.output.startswith("1\tword\n1\tword")
+    assert len(agent.shown.output) < 1000
+
+
+@pytest.mark.memory_case(210)
+async def test_a_text_as_an_older_release_kept_it_is_shown_as_text(desk: MakeDesk) -> None:
+    agent = await desk()
+    await read_before(agent, "1\tjust a text")
+    await agent.turn()
+    assert agent.shown.output == "1\tjust a text"
+
+
+@pytest.mark.memory_case(211)
+async def test_a_picture_that_was_read_is_shown_with_its_bytes_by_the_next_process(
+    desk: MakeDesk, tmp_path: Path
+) -> None:
+    # Given a process in which a picture was read
+    store = f"sqlite:///{tmp_path}/pictures.db"
+    agent = await desk(store=store)
+    await (await agent.files()).write_file_bytes("/a.png", PNG)
+    await agent.call("read", path="/a.png")
+    await (await agent.files()).write_file_bytes("/a.png", b"something else")
+    await agent.app.close()
+
+    # When the next one is asked
+    again = await desk(store=store)
+    await again.turn()
+
+    # Then its model sees the picture that was seen
+    _, picture = again.shown.content or []
+    assert picture == FilePart(f"data:image/png;base64,{base64.b64encode(PNG).decode()}", "image/png", None)

@@ -13,7 +13,8 @@ import httpx2
 import pytest
 
 from everthink.errors import BlockedAddress, InvalidSettings
-from everthink.guard.transport import GuardedTransport, look_up
+from everthink.guard.finding import look_up
+from everthink.guard.transport import GuardedTransport
 
 from .site import Names, Site, served
 

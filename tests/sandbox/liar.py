@@ -59,6 +59,26 @@ def lie(kind: str) -> None:
             for _ in range(400):
                 say({"t": "out", "stream": "stdout"}, b"x" * 65_536)
             say(done(dropped=-5, exit=4_000))
+        case "a value that is not sent":
+            say(done(value=5), b"1")
+        case "a value below nothing":
+            say(done(value=-1), b"1")
+        case "an end for no reason":
+            say(done(stopped="the moon", value=1), b"1")
+        case "a deep value":
+            say(done(value=200_000), b"[" * 200_000)
+        case "a value that is no JSON":
+            say(done(value=3), b"NaN")
+        case "calls without end":
+            for number in range(100_000):
+                say({"t": "call", "id": number, "name": "tools.ask"}, b"[]")
+        case "arguments that are none":
+            for number, args in enumerate((b"{}", b"[" * 100_000, b"\xff")):
+                say({"t": "call", "id": number, "name": "tools.ask"}, args)
+                head, body = lengths(read(PREFIX))
+                answer = json.loads(read(head + body)[:head])
+                say({"t": "out", "stream": "stdout"}, b"refused " if "refused" in answer else b"taken ")
+            say(done())
         case "no end at all":
             time.sleep(1_000)
 

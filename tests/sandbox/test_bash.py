@@ -20,6 +20,7 @@ from everthink.sandbox.bash import BashSandbox
 from everthink.sandbox.port import Job, Limits
 from everthink.testing.contracts.sandbox.case import Asked, bash
 from tests.mcp.serving import children, is_gone, until
+from tests.sandbox.flat import stays_flat
 from tests.shape.source import PACKAGE
 from tests.support.samples import sample
 
@@ -290,32 +291,8 @@ async def test_memory_and_descriptors_are_flat_after_many_scripts() -> None:
         stdin=b"one line\n",
         commands=("ask",),
     )
-    host = Asked()
-    for _ in range(30):
-        await sandbox.run(job, host)
-    (pid,) = sandbox.pids
-    first = [(_memory(one), _descriptors(one)) for one in (pid, os.getpid())]
-    for _ in range(sample(150, 1_500)):
-        outcome = await sandbox.run(job, host)
-        assert outcome.status == "done"
-    assert sandbox.pids == [pid]
-    for one, (memory, descriptors) in zip((pid, os.getpid()), first, strict=True):
-        assert _memory(one) - memory < 16
-        await until(lambda one=one, most=descriptors: _descriptors(one) <= most, "it holds descriptors")
+    await stays_flat(sandbox, [job], warm=30, times=sample(150, 1_500))
     await sandbox.aclose()
-
-
-def _memory(pid: int) -> int:
-    """MiB that a process has in memory."""
-    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmRSS" in line)
-    return int(line.split()[1]) // 1024
-
-
-def _descriptors(pid: int) -> int:
-    """How many it has open; 0 when we may not look, as with a locked process of anybody but root."""
-    with contextlib.suppress(PermissionError):
-        return len(os.listdir(f"/proc/{pid}/fd"))
-    return 0
 
 
 def _readable(path: str) -> str | None:

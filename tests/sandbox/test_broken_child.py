@@ -6,13 +6,16 @@ import asyncio
 import sys
 from collections import deque
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from everthink.sandbox.bash import BashRun
 from everthink.sandbox.child import Child
+from everthink.sandbox.javascript import JavaScriptRun
 from everthink.sandbox.port import Job, Limits, NoHost, Outcome
-from everthink.sandbox.running import NotBegun, Run
+from everthink.sandbox.running import MORE_CALLS, NotBegun, Run
 from tests.mcp.serving import children
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -20,7 +23,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 
 
-async def lied_to(kind: str, limits: Limits) -> tuple[Outcome, Child]:
+JOBS: dict[type[Run], Job] = {
+    BashRun: Job(language="bash", source="echo"),
+    JavaScriptRun: Job(language="javascript", source="1", names={"tools.ask": ""}),
+}
+
+
+async def lied_to(kind: str, limits: Limits, run: type[Run] = BashRun) -> tuple[Outcome, Child]:
     """The outcome of a job in a child that lies."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.sandbox.liar", kind),
@@ -31,7 +40,7 @@ async def lied_to(kind: str, limits: Limits) -> tuple[Outcome, Child]:
     )
     child = Child(process, ExitStack(), deque())
     try:
-        outcome = await Run(child, Job(language="bash", source="echo", limits=limits), NoHost()).outcome()
+        outcome = await run(child, replace(JOBS[run], limits=limits), NoHost()).outcome()
         return outcome, child
     finally:
         is_idle = child.is_idle
@@ -39,6 +48,7 @@ async def lied_to(kind: str, limits: Limits) -> tuple[Outcome, Child]:
         child.is_idle = is_idle
 
 
+@pytest.mark.parametrize("run", JOBS)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -56,11 +66,14 @@ async def lied_to(kind: str, limits: Limits) -> tuple[Outcome, Child]:
         "a file that is not sent",
         "a large file",
         "a deletion of what is not there",
+        "a value that is not sent",
+        "a value below nothing",
+        "an end for no reason",
     ],
 )
-async def test_a_lie_is_a_crash_and_the_child_is_used_no_more(kind: str) -> None:
+async def test_a_lie_is_a_crash_and_the_child_is_used_no_more(kind: str, run: type[Run]) -> None:
     before = children()
-    outcome, child = await lied_to(kind, Limits())
+    outcome, child = await lied_to(kind, Limits(), run)
     assert outcome.status == "crashed"
     assert (outcome.error or "").endswith("Nothing was written.")
     assert (outcome.changed, outcome.deleted, child.is_idle) == ({}, (), False)
@@ -86,3 +99,22 @@ async def test_a_child_that_does_not_stop_is_killed_and_nothing_of_it_is_kept(
     assert (outcome.status, outcome.exit_code, child.is_idle) == ("timeout", 124, False)
     assert "(wall)" in (outcome.error or "")
     assert (outcome.error or "").endswith("It was killed. Nothing was written.")
+
+
+async def test_a_value_that_no_code_can_have_is_no_value() -> None:
+    for kind in ("a deep value", "a value that is no JSON"):
+        outcome, child = await lied_to(kind, Limits(), JavaScriptRun)
+        assert (outcome.status, outcome.value, child.is_idle) == ("failed", None, True)
+        assert "nested too deep, or is no JSON" in (outcome.error or "")
+
+
+async def test_a_child_that_asks_without_end_is_killed() -> None:
+    outcome, child = await lied_to("calls without end", Limits(calls=5), JavaScriptRun)
+    assert (outcome.status, outcome.calls, child.is_idle) == ("calls", 5, False)
+    assert "(calls)" in (outcome.error or "")
+    assert MORE_CALLS >= 5
+
+
+async def test_arguments_that_are_none_are_refused_and_the_host_never_sees_them() -> None:
+    outcome, _ = await lied_to("arguments that are none", Limits(), JavaScriptRun)
+    assert (outcome.status, outcome.stdout) == ("done", "refused refused refused ")

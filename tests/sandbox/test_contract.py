@@ -1,11 +1,12 @@
-"""bash in a locked child passes the contract of sandboxes."""
+"""Every engine passes the contract of sandboxes, in each of its languages."""
 
 from __future__ import annotations
 
 import pytest
 
 from everthink.sandbox.bash import BashSandbox
-from everthink.testing.contracts.sandbox import BashContract
+from everthink.sandbox.javascript import JavaScriptSandbox
+from everthink.testing.contracts.sandbox import BashContract, CodeContract
 from everthink.testing.contracts.sandbox.calls import CallsContract
 from everthink.testing.contracts.sandbox.limits import LimitsContract
 
@@ -26,3 +27,17 @@ class TestBashOnUvloop(CallsContract, LimitsContract):
 
     async def open(self) -> BashSandbox:
         return BashSandbox()
+
+
+class TestJavaScript(CodeContract):
+    language = "javascript"
+
+    async def open(self) -> JavaScriptSandbox:
+        return JavaScriptSandbox()
+
+
+class TestTypeScript(CodeContract):
+    language = "typescript"
+
+    async def open(self) -> JavaScriptSandbox:
+        return JavaScriptSandbox()

@@ -55,7 +55,7 @@ async def test_an_export_has_a_line_for_every_row(url: str) -> None:
         kinds = {line["kind"] for line in lines}
         assert kinds >= {
             "agent", "message", "turn", "submission", "call", "state", "block", "prompt", "entry",
-            "compaction", "attachment", "schedule", "job", "fiber", "segment",
+            "compaction", "file", "content", "schedule", "job", "fiber", "segment",
         }  # fmt: skip
         # All of it as values that JSON can carry, nothing masked, nothing of others
         text = json.dumps(lines)

@@ -48,7 +48,7 @@ async def test_a_kill_leaves_all_or_nothing(url: str, when: str, tmp_path: Path)
         rows = await rows_of(app)
         if when == "before":
             # Then it is there as it was, with what it had to do, and can be erased
-            assert {"messages", "turns", "blocks", "alarms", "jobs", "attachments"} <= rows.keys()
+            assert {"messages", "turns", "blocks", "alarms", "jobs", "files", "contents"} <= rows.keys()
             assert await app.erase(Keeper, "ada") > 20
         else:
             # Then nothing of it is left, nobody brings it back, and what the process left undone is done

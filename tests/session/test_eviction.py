@@ -195,7 +195,7 @@ async def test_dropped_contents_leave_their_size_and_no_file(store_url: str, ope
         "type": "text",
         "text": f"[evicted image/png, {len(PICTURE)} bytes]",
     }
-    assert await home.store.fetch("SELECT path FROM attachments") == []
+    assert await home.store.fetch("SELECT path FROM files") == []
     [event] = events
     assert event.body == ChatMediaEvicted(messages=1, parts=1, bytes=len(URL), externalized_bytes=0)
 

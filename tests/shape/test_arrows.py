@@ -34,6 +34,7 @@ VALUES: dict[str, set[str]] = {
     "mcp_endpoint": {"kinds", "surface"},
     "identity": {"errors"},
     "store_urls": {"errors", "masking"},
+    "media_types": set(),
     "messages": {"clock", "errors", "kinds"},
     "json_values": {"errors", "messages", "settings"},
     "chunks": {"errors", "messages"},
@@ -61,11 +62,22 @@ ROOMS: dict[str, set[str]] = {
     "observe": {"models.port"},
     "tasks": {"observe.events"},
     # Where an agent's files are, and what may be done with them.
-    "workspace": {"confined", "store.port", "observe.events", "observe.workspace_events"},
+    "workspace": {"confined", "store.borrowed", "store.port", "observe.events", "observe.workspace_events"},
     # The core: values and ports only.
     "wire": set(),
     "context": {"store.port", "models.tokens", "tools"},
-    "session": {"store.port", "models.port", "models.tokens", "tools", "observe.events", "context"},
+    "session": {
+        "store.port",
+        "models.port",
+        "models.tokens",
+        "tools",
+        "observe.events",
+        "context",
+        "workspace.paths",
+        "workspace.port",
+        "workspace.queries",
+        "workspace.stored",
+    },
     "hooks": {"models.port", "tools"},
     "journal": {"store.port", "models.port", "tools", "context", "session", "hooks"},
     "prompt": {"models.port", "tools", "session", "journal"},
@@ -102,14 +114,36 @@ ROOMS: dict[str, set[str]] = {
     "mcp": {*PORTS, "guard", "programs", "oauth", "tasks"},
     # Where code runs that nobody has read: in locked children.
     "sandbox": {"programs"},
+    "monty": {"sandbox"},
+    # Real processes behind the same port, each in a machine of its own.
+    "machines": {"programs", "sandbox"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
+    # Code of a model that calls the tools of its turn.
+    "codemode": {*PORTS, "hooks", "journal", "sandbox", "monty.advice", "workspace", "file_tools"},
+    # Pages of the web, through a browser that reaches nothing private.
+    "browser": {
+        "guard",
+        "programs",
+        "models.port",
+        "models.structured",
+        "store.port",
+        "tools",
+        "workspace",
+        "file_tools",
+    },
+    # What becomes of an agent's files in the long run.
+    "keeping": {"store.port", "workspace", "journal.queries", "session.queries"},
     "cluster": {"store", "postgres"},
     "runtime": {
+        "keeping",
         "cluster",
         "workspace",
         "sandbox",
+        "monty",
+        "codemode",
         "file_tools",
+        "browser",
         "store",
         "models",
         "tools",

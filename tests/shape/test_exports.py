@@ -75,6 +75,7 @@ FACADES: dict[str, list[str]] = {
     ],
     "errors": [
         "AgentElsewhere",
+        "AgentErased",
         "AgentError",
         "AgentNotInMemory",
         "AgentSetAside",
@@ -114,6 +115,7 @@ FACADES: dict[str, list[str]] = {
         "NotInFiber",
         "NotJson",
         "Problem",
+        "RunConflict",
         "ScriptExhausted",
         "SecretsUnreadable",
         "SessionBusy",
@@ -161,6 +163,7 @@ FACADES: dict[str, list[str]] = {
         "FiberRecovery",
         "FiberRecoveryContext",
     ],
+    "browser": ["Browsers", "create_browser_tools"],
     "file_tools": [
         "BashOperations",
         "BashOptions",
@@ -301,6 +304,7 @@ FACADES: dict[str, list[str]] = {
         "MemoryFiles",
         "MountedFiles",
         "Move",
+        "ParentWorkspace",
         "Put",
         "ReadOnly",
         "Remove",

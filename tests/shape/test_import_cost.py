@@ -21,8 +21,10 @@ HEAVY = [
     "openai",
     "opentelemetry",
     "pydantic_ai",
+    "quickjs_rs",
     "starlette",
     "uvicorn",
+    "wasmtime",
 ]
 
 # Ours, too: what runs agents comes with the first of them, a façade with who imports it.
@@ -33,12 +35,15 @@ LATER = [
     "guard.addresses",
     "guard.transport",
     "journal",
+    "machines.port",
+    "machines.sandbox",
     "mcp_endpoint",
     "mcp_server",
     "memory",
     "recovery",
     "runtime.actor",
     "sandbox.bash",
+    "sandbox.javascript",
     "sandbox.port",
     "schedules.alarms",
     "schedules.phrase",

@@ -24,6 +24,8 @@ SEAMS = {
     "workspace.port.Files": "adapters: a place for files",
     "workspace.port.History": "adapters: such a place that remembers",
     "cluster.membership.Shared": "adapters: a database that several processes use",
+    "machines.port.Machine": "adapters: something that starts a process elsewhere",
+    "machines.port.Pipe": "adapters: such a process",
     "sandbox.port.Host": "tools and users: whom a guest can ask",
     "sandbox.port.Sandbox": "adapters: an engine that runs code nobody trusts",
     "server.connections.Socket": "libraries: what Starlette's sockets can",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everthink import App, Think
+from everthink import App, Think, agent_tool
 from everthink.server import Connection
 
 
@@ -35,3 +35,16 @@ async def outside() -> None:
     print(agent.chat("Hi").txt)  # wrong
     async with agent as inner:
         await inner.gret("you")  # wrong
+
+
+class Desk(Think):
+    ask = agent_tool(Assistant, descripton="Ask.")  # wrong
+    asks = agent_tool("Assistant", description="Ask.")  # wrong
+
+    async def check(self) -> None:
+        await self.run_agent_tool(Assistant, input="x", runid="r")  # wrong
+        await self.run_agent_tool(Assistant)  # wrong
+        child = await self.sub_agent(Assistant, "a")
+        await child.gret("you")  # wrong
+        await self.clear_agent_tool_runs(status="done")  # wrong
+        await self.sub_agent(Assistant, 5)  # wrong

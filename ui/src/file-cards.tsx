@@ -1,33 +1,15 @@
 /** What the file tools and bash did, as people read it. `null` for what does not look like one of them. */
 
-import { getToolName } from "ai";
-import { useEffect, useState, type ReactNode } from "react";
+import { useEffect, useState } from "react";
 import { Counts, DiffView, TextsCounts, TextsDiff } from "./diff";
 import { useDesk, type FileDiff } from "./files";
 import { Numbered } from "./files-panel";
 import { Icon } from "./icons";
 import { Picture } from "./sources";
-import type { ToolPart } from "./tool-card";
+import { FEW_LINES, fields, Fold, text, texts, type Cards, type Fields } from "./card";
 
-type Fields = Record<string, unknown>;
-/** `title`: what follows the tool's name. `body`: in the place of input and output. */
-export type Shown = { title: ReactNode; body: ReactNode };
-
-const fields = (value: unknown): Fields | null =>
-  typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : null;
-const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
-const texts = (value: unknown): string[] => (Array.isArray(value) ? value.filter((one) => typeof one === "string") : []);
-
-/** A call of one of the agent's own tools for files: tools of others may have the same names, and other fields. */
-export function shownOf(part: ToolPart): Shown | null {
-  const input = fields(part.input);
-  const output = part.state === "output-available" ? fields(part.output) : null;
-  if (!input || typeof output?.error === "string") return null;
-  const make = SHOWN[getToolName(part)];
-  return make ? make(input, output, part) : null;
-}
-
-const SHOWN: Record<string, (input: Fields, output: Fields | null, part: ToolPart) => Shown | null> = {
+/** Tools of others may have the same names, and other fields. */
+export const FILE_CARDS: Cards = {
   write: (input, output, part) => {
     const [path, content] = [text(input.path), text(input.content)];
     if (path === null || (output && typeof output.bytesWritten !== "number")) return null;
@@ -99,23 +81,11 @@ function FileName({ path }: { path: string }) {
   );
 }
 
-const LONG = 12;
-
-/** A fold that is open when there is little in it. */
-function Fold({ label, lines, children }: { label: ReactNode; lines: number; children: ReactNode }) {
-  return (
-    <details className="fold" open={lines <= LONG}>
-      <summary>{label}</summary>
-      {children}
-    </details>
-  );
-}
-
 /** What was written, or what that changed as long as the log knows: it is asked when somebody wants to see it. */
 function Written({ path, content, call }: { path: string; content: string; call: string | null }) {
   const desk = useDesk();
   const lines = content.replace(/\n$/, "").split("\n").length;
-  const [open, setOpen] = useState(lines <= LONG);
+  const [open, setOpen] = useState(lines <= FEW_LINES);
   const [found, setFound] = useState<FileDiff | null>(null);
   useEffect(() => {
     if (!open || !desk || call === null) return;
@@ -136,7 +106,8 @@ function Written({ path, content, call }: { path: string; content: string; call:
   );
 }
 
-function SeenPicture({ path, hash }: { path: string; hash: string | null }) {
+/** A picture as it was when the model saw it. */
+export function SeenPicture({ path, hash }: { path: string; hash: string | null }) {
   const desk = useDesk();
   return desk ? <Picture url={desk.files.seen(path, hash)} alt={path} /> : null;
 }

@@ -7,6 +7,7 @@ import "./memory.css";
 import "./mcp.css";
 import "./family.css";
 import "./files.css";
+import "./code.css";
 
 const root = document.getElementById("root");
 if (root) createRoot(root).render(<App />);

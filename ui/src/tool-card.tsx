@@ -2,8 +2,8 @@
 
 import { getToolName, type DynamicToolUIPart, type ToolUIPart } from "ai";
 import { useId, useState } from "react";
-import { shownOf } from "./file-cards";
 import { Icon } from "./icons";
+import { shownOf } from "./known-cards";
 import { CopyButton, pretty, Prose } from "./markdown";
 import { Answered, outcome, questionOf, QuestionForm } from "./question";
 import { took } from "./rows";
@@ -68,13 +68,13 @@ export function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
   const running = !waits && !left && (half || part.state === "input-streaming" || part.state === "input-available");
   const denied = part.state === "approval-responded" && part.approval.approved === false;
   const asked = question && (asks ? "Asks you" : part.state === "approval-responded" ? outcome(question) : null);
-  const label = left ? (half ? "Was not finished" : "Was not answered") : half ? "Running" : denied ? "Denied" : waits ? (byHand ? "Waiting for an answer" : "Running in your browser") : (asked ?? LABELS[part.state]);
-  const tone = denied ? "bad" : half ? (left ? "bad" : "") : byHand ? "wait" : (TONES[part.state] ?? "");
+  const shown = question && name !== "execute" ? null : shownOf(part);
+  const label = shown?.failed ? LABELS["output-error"] : left ? (half ? "Was not finished" : "Was not answered") : half ? "Running" : denied ? "Denied" : waits ? (byHand ? "Waiting for an answer" : "Running in your browser") : (asked ?? LABELS[part.state]);
+  const tone = denied || shown?.failed ? "bad" : half ? (left ? "bad" : "") : byHand ? "wait" : (TONES[part.state] ?? "");
   const seconds = actions.duration(part.toolCallId);
   const input = part.input;
   const empty = typeof input === "object" && input !== null && Object.keys(input).length === 0;
   const failed = part.state === "output-error";
-  const shown = question ? null : shownOf(part);
   return (
     <section className={`tool ${tone}`} aria-labelledby={title} data-tool={name} data-state={half ? "progress" : part.state}>
       <header>

@@ -614,7 +614,8 @@ class App:
 
         address, directory = await self._address("export", agent, name, below), await self.open()
         await directory.require(address)
-        async for line in exported(directory.store, address, now=self.clock.now_ms()):
+        now, classes = self.clock.now_ms(), directory.classes
+        async for line in exported(directory.store, address, now=now, classes=classes):
             yield line
 
     async def close(self) -> None:

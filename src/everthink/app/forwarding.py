@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 
 from ..address import kebab
-from ..children.paths import SUB, BadName, Called, read_hops
+from ..children.paths import SUB, BadName, Called, NoSuchClass, read_hops
 from ..server.routes import path_of
 
 __all__ = ["Forwarded", "below", "moved", "refusal"]
@@ -53,10 +53,11 @@ def refusal(
     """Why nobody is at these segments below a parent; `None`: somebody may be."""
     if not segments:
         return PlainTextResponse("Bad Request", 400)
+    nobody = PlainTextResponse(f"Sub-agent route not found for parent {kebab(parent.__name__)!r}.", 404)
     try:
         hops, rest = read_hops(segments, classes, parent, called)
+    except NoSuchClass:
+        return nobody
     except BadName:
         return PlainTextResponse("Bad Request", 400)
-    if hops and rest[:1] != (SUB,):
-        return None
-    return PlainTextResponse(f"Sub-agent route not found for parent {kebab(parent.__name__)!r}.", 404)
+    return None if hops and rest[:1] != (SUB,) else nobody

@@ -8,6 +8,7 @@ A run is never begun twice: whoever asks again under its id, also after a crash,
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 from collections.abc import Callable
@@ -19,7 +20,7 @@ import msgspec
 from ..address import Address
 from ..current import identity_within
 from ..door.submissions import AcceptedRun
-from ..errors import AgentElsewhere, AgentError, StoreError
+from ..errors import AgentElsewhere, AgentError, RunConflict, StoreError
 from ..messages import encode_json
 from ..models.structured import Structured, structured
 from ..store.port import AgentStore, Statement
@@ -82,6 +83,20 @@ class Beginning:
             row = await queries.one(self._parts.store, asked.run_id)
         return row, asked
 
+    def check_same(self, cls: type[Any], asked: Asked, row: RunRow) -> None:
+        """Refuse whoever asks another class, or something else, under the id of a run. What a call of a model
+        asks is told apart by its turn."""
+        if row.cls == cls.__name__ and (
+            asked.turn is not None or row.turn is not None or row.asked in (None, _digest(cls, asked))
+        ):
+            return
+        what = f"of {row.cls}" if row.cls != cls.__name__ else "with another input or output"
+        raise RunConflict(
+            f"There is a run {row.run_id!r} {what}.",
+            kept="It stays as it is; nothing was asked.",
+            next_step="Use another run_id; or ask with the same class, input and output to have its result.",
+        )
+
     def address(self, cls: type[Any], asked: Asked) -> Address | AgentToolResult:
         """The address of the child; a result that says why there can be none."""
         try:
@@ -141,6 +156,7 @@ class Beginning:
             detached=asked.detached,
             started_at=self._parts.clock.now_ms(),
             ended_at=None,
+            asked=_digest(cls, asked),
             start_owed=int(self._parts.hooks.overrides("on_agent_tool_start")),
         )
 
@@ -224,3 +240,13 @@ class Beginning:
         tell(parts.feed, row, len(said) + 1, terminal(row.run_id, ended))
         await finished(parts, row, ended, now)
         return result_of(row, ended)
+
+
+def _digest(cls: type[Any], asked: Asked) -> str | None:
+    """What is asked of whom, in short; `None` when it cannot be written down, and so not compared."""
+    schema = None if asked.output is None else msgspec.to_builtins(asked.output.schema)
+    try:
+        written = encode_json([cls.__name__, asked.input, schema])
+    except (TypeError, ValueError):
+        return None
+    return hashlib.sha256(written).hexdigest()

@@ -13,7 +13,7 @@ from typing import Any, cast
 from ..address import Address, canonical, kebab
 from ..clock import moment_of
 from ..errors import AgentError
-from ..settings import shown
+from ..settings import nearest, shown
 from ..store.port import AgentStore
 from .parts import Kin
 from .values import SubAgent
@@ -46,12 +46,12 @@ class Family:
 
     async def has(self, cls: Any, name: Any) -> bool:
         """True when there is such a child."""
-        return await self._kin.exists(self._called("has_sub_agent", cls, name))
+        return await self._kin.exists(await self._called("has_sub_agent", cls, name))
 
     async def list(self, cls: Any = None) -> list[SubAgent]:
         """The children, the oldest first; those of one class."""
         rows = await self._store.fetch(_CHILDREN)
-        wanted = None if cls is None else self._cls_name("list_sub_agents", cls)
+        wanted = None if cls is None else await self._cls_name("list_sub_agents", cls)
         return [
             SubAgent(cls_name=found, name=name, created_at=moment_of(at))
             for found, name, at in rows
@@ -60,11 +60,11 @@ class Family:
 
     async def abort(self, cls: Any, name: Any) -> None:
         """Drop a child from memory as if the process had died: it goes on when it is next reached."""
-        await self._kin.evict(self._called("abort_sub_agent", cls, name))
+        await self._kin.evict(await self._called("abort_sub_agent", cls, name))
 
     async def delete(self, cls: Any, name: Any) -> None:
         """Delete a child with all below it. One that is not there is no error."""
-        await self._kin.erase(self._called("delete_sub_agent", cls, name))
+        await self._kin.erase(await self._called("delete_sub_agent", cls, name))
 
     async def destroy(self) -> None:
         """Delete the agent itself, with all below it."""
@@ -100,18 +100,26 @@ class Family:
             )
         return self._kin.address(cls, canonical(name), self._address)
 
-    def _called(self, method: str, cls: Any, name: Any) -> Address:
+    async def _called(self, method: str, cls: Any, name: Any) -> Address:
         """The address of a child that may be named by its class or by the name of it."""
         if isinstance(cls, str):
-            return self._kin.called(self._cls_name(method, cls), canonical(name), self._address)
+            return self._kin.called(await self._cls_name(method, cls), canonical(name), self._address)
         return self._below(method, cls, name)
 
-    def _cls_name(self, method: str, cls: Any) -> str:
+    async def _cls_name(self, method: str, cls: Any) -> str:
         if isinstance(cls, type):
             return cls.__name__
         if isinstance(cls, str):
-            known = self._kin.classes()
-            return next((name for name in known if cls in (name, kebab(name))), cls)
+            known = {called: name for name in self._kin.classes() for called in (name, kebab(name))}
+            near = None if cls in known else nearest(cls, known)
+            # It may be a class of which there is only what is stored.
+            if near is not None and cls not in {row[0] for row in await self._store.fetch(_CHILDREN)}:
+                raise AgentError(
+                    f"{method}({cls!r}, …): there is no such class, and no child of one.",
+                    kept="Nothing was done.",
+                    next_step=f"Did you mean {near!r}?",
+                )
+            return known.get(cls, cls)
         raise AgentError(
             f"{method}() is given {shown(cls)}, in the place of an agent class.",
             next_step="Give the class, or its name.",

@@ -18,6 +18,7 @@ from typing import Any
 
 from .. import chunks as ui
 from ..clock import Clock
+from ..errors import TurnInterrupted
 from ..journal import turn_rows
 from ..journal.feed import AgentLeft, ChunksStored, FeedEvent, RunProgressed, TurnRewound, TurnStarted
 from ..journal.read import has_open_answer, texts_of
@@ -178,7 +179,10 @@ class Following:
 
     async def _at_rest(self) -> None:
         child = self.child
-        await child.submissions.wait(self.run_id)
+        try:
+            await child.submissions.wait(self.run_id)
+        except TurnInterrupted:
+            await asyncio.Event().wait()  # `is_left` says the same, to whoever waits for this
         self._is_answered = True
         # It may have asked a person something: then it goes on when they have answered, and that was heard.
         while not self._waits_in_vain():

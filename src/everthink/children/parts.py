@@ -109,5 +109,9 @@ class Parts:
     """Accept a message for its conversation, if it chats: answered when its time has come."""
     add: Callable[..., Awaitable[Any]] | None
     """Write to its conversation, if it chats."""
+    keeps: Callable[[str], Awaitable[bool]] | None
+    """Whether a message of it is kept, if it chats."""
+    forgot: Callable[[], Statement]
+    """What stores that no run of a cleared conversation is left."""
     ended_here: set[str] = field(default_factory=set[str])
     """The runs that ended in this process: what their parent is to hear of it is on its way."""

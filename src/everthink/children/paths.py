@@ -3,27 +3,33 @@
     path --parse_path--> whom it names, and what follows        agents --build_path--> path
 
 A `sub` parts a child from its parent when a class that is known follows it, and a name; any other is a word
-like others. The name of a child is percent-encoded: it may have slashes. That of an agent without parents
-stands as it is.
+like others, but not where a child of a class that nobody knows would have one below it: nobody else is
+reached in its place. The name of a child is percent-encoded: it may have slashes. That of an agent without
+parents stands as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from unicodedata import category
 from urllib.parse import unquote
 
 from ..address import canonical, child_in_address, from_address, in_address, kebab
 from ..errors import AgentError
+from ..settings import nearest, shown
 
-__all__ = ["SUB", "BadName", "Called", "Parsed", "build_path", "parse_path", "read_hops"]
+__all__ = ["SUB", "BadName", "Called", "NoSuchClass", "Parsed", "build_path", "parse_path", "read_hops"]
 
 SUB = "sub"
 
 
 class BadName(ValueError):
     """A segment that cannot be the name of a child."""
+
+
+class NoSuchClass(BadName):
+    """A child in the middle whose class nobody knows."""
 
 
 class Parsed(NamedTuple):
@@ -47,7 +53,7 @@ def read_hops(
 ) -> Parsed:
     """The children in what follows the name of an agent. `classes` by what they are called in an address.
 
-    Raises `BadName`.
+    Raises `BadName`, and `NoSuchClass` when one in the middle is unknown.
     """
     hops: list[tuple[type[Any], str]] = []
     start = 0
@@ -56,6 +62,10 @@ def read_hops(
         known = {**classes, **own} if own else classes
         if (at := _marker(segments, start, known)) is None:
             return Parsed(tuple(hops), tuple(segments[start:]))
+        if at > start and segments[start] == SUB:
+            near = nearest(segments[start + 1], known)
+            meant = f"; the nearest is {near!r}" if near else ""
+            raise NoSuchClass(f"no class of children is called {segments[start + 1]!r:.100}{meant}")
         parent = known[segments[at + 1]]
         hops.append((parent, _name(segments[at + 2])))
         start = at + 3
@@ -83,6 +93,11 @@ def parse_path(path: str, classes: Sequence[type[Any]], *, prefix: str = "agents
 
     Empty when it names none of these classes. Raises for a child whose name is none.
     """
+    if isinstance(classes, type):
+        raise AgentError(
+            f"parse_path() is given {shown(classes)}, in the place of a list of classes.",
+            next_step=f"Write parse_path(path, [{classes.__name__}]).",
+        )
     known = {name: cls for cls in classes for name in (kebab(cls.__name__), cls.__name__)}
     start = [part for part in prefix.split("/") if part]
     segments = [part for part in path.partition("?")[0].split("/") if part]
@@ -105,6 +120,12 @@ def build_path(*agents: tuple[type[Any] | str, str], prefix: str = "agents") -> 
     """
     if not agents:
         raise AgentError("build_path() is given no agent.", next_step='build_path((Assistant, "room-1"))')
+    for agent in agents:
+        if not isinstance(cast("Any", agent), tuple) or len(agent) != 2:
+            raise AgentError(
+                f"build_path() is given {shown(agent)}, in the place of a class and a name.",
+                next_step='Write pairs: build_path((Assistant, "room-1"), (Researcher, "notes")).',
+            )
     (root, name), *children = agents
     pieces = ["", *(part for part in prefix.split("/") if part), _kind(root), in_address(name)]
     for cls, child in children:

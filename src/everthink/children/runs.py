@@ -11,19 +11,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from ..abort import AbortSignal
 from ..clock import ms_of
 from ..current import current_turn
 from ..errors import AgentError
 from ..journal import turn_rows
-from ..journal.feed import FeedEvent, TurnEnded
+from ..journal.feed import Cleared, FeedEvent, TurnEnded
 from ..journal.read import Below, is_asking, worked_at
+from ..settings import check_call
 from ..store.port import AgentStore, Statement
+from ..surface import check_words
 from . import queries
 from .beginning import Asked, Beginning
 from .detached import CANCELLED_BY_PARENT, DetachedRuns
@@ -34,12 +36,14 @@ from .telling import OPEN, described, ended_of, result_of, started, stored_resul
 from .values import CANCELLED, AgentToolResult, AgentToolRun, RunStatus
 from .watching import UnknownChild, Watch, Watched, began, child_of, finished, reason_of, stop_child
 
-__all__ = ["RUNS", "Runs"]
+__all__ = ["CLEARED", "RUNS", "Runs"]
 
 log = logging.getLogger("everthink.children")
 
 RUNS = "runs"
 """Under this name a parent keeps that it has runs: others look for none."""
+CLEARED = "cleared"
+"""It keeps this there while runs of a conversation are to go that was cleared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,8 @@ class Runs:
             address = self._beginning.address(cls, asked)  # of a known run as well: from here on its class is
             if isinstance(address, AgentToolResult):
                 return address
+            if row is not None:
+                self._beginning.check_same(cls, asked, row)
             if row is not None and (asked.detached is not None or row.detached is not None):
                 return self._known_detached(row)
             if row is not None:
@@ -193,6 +199,9 @@ class Runs:
         self, *, older_than: datetime | None, status: RunStatus | Sequence[RunStatus] | None
     ) -> int:
         """Delete runs with their children. How many."""
+        check_call("clear_agent_tool_runs", older_than=older_than)
+        if status is not None:
+            check_words("clear_agent_tool_runs: status", status, get_args(RunStatus))
         wanted = None if status is None else frozenset([status] if isinstance(status, str) else status)
         rows = await queries.kept(self._parts.store, before=None if older_than is None else ms_of(older_than))
         cleared = [row for row in rows if wanted is None or row.status in wanted]
@@ -226,10 +235,27 @@ class Runs:
                 self._parts.background(self._left(row), rests=lambda id=row.run_id: self.is_at_rest(id))
 
     def _see(self, shown: FeedEvent) -> None:
-        """A turn that is over waits for nobody: what it has asked for and nobody has stopped is stopped."""
+        """A turn that is over waits for nobody: what it has asked for and nobody has stopped is stopped. With
+        a conversation that is cleared go the runs of its calls."""
         if isinstance(shown, TurnEnded) and shown.turn.id in self._turns:
             self._turns.discard(shown.turn.id)
             self._parts.background(self._after(shown.turn.id))
+        elif isinstance(shown, Cleared):
+            self._parts.background(self.forget(set(self._turns)))
+
+    async def forget(self, cut: Collection[str] = ()) -> None:
+        """Delete the runs of calls whose conversation was cleared, with their children. `cut`: turns that the
+        clearing stops. Those of code, and those that nobody waits for, outlive their turn and stay."""
+        parts = self._parts
+        turns = {turn.id: turn for turn in await turn_rows.all_turns(parts.store)}
+        for row in await queries.kept(parts.store):
+            turn = None if row.turn is None else turns.get(row.turn)
+            if turn is None or row.detached is not None or parts.keeps is None:
+                continue
+            is_over = turn.ended_at is not None or turn.id in cut
+            if is_over and not await parts.keeps(turn.answer_id):
+                await self._clear(row)
+        await parts.store.apply([parts.forgot()])
 
     async def _after(self, turn_id: str) -> None:
         for row in await queries.open_runs(self._parts.store):

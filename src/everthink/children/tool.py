@@ -9,12 +9,14 @@ did not finish is `{"ok": false, …}`: a failure it can go on from.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, cast
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Never, TypeVar, cast
 
-from ..errors import ToolDefinitionError, ToolError
-from ..models.structured import structured
-from ..settings import shown
+from ..errors import InvalidSettings, ToolDefinitionError, ToolError
+from ..models.structured import adapted, check_schema, structured
+from ..settings import check_call, shown
+from ..surface import refuse_unknown
 from ..tools.context import ToolContext
 from ..tools.json_input import JsonInput
 from ..tools.tool import Origin, Tool
@@ -22,6 +24,15 @@ from .values import CANCELLED, FAILED, INTERRUPTED, AgentToolResult
 
 __all__ = ["AgentTool", "agent_tool"]
 
+T = TypeVar("T")
+OPTIONS = ("description", "input", "output", "name", "display_name", "icon", "display")
+_OTHERWISE = {
+    "input_schema": "input",
+    "parameters": "input",
+    "output_schema": "output",
+    "title": "display_name",
+}
+"""What others call them."""
 AGENTS = Origin(
     "agents",
     line="Some tools are other agents. They know nothing of this conversation: tell them all they need.",
@@ -36,6 +47,26 @@ class AgentTool(Tool[..., Any]):
     """The class of the child."""
     is_named = False
     """True when its name was chosen. Otherwise it is called like the attribute that it is."""
+
+    def __init__(self, *args: Any, child: type[Any], made_at: str, **options: Any) -> None:
+        self.child, self._made_at = child, made_at
+        super().__init__(*args, **options)
+
+    @property
+    def source(self) -> str:
+        """Where it is written, for errors."""
+        return f"agent_tool({self.child.__name__}, …) ({self._made_at})"
+
+    def _refused(self, why: str, next_step: str) -> ToolDefinitionError:
+        instead = next_step.replace("@tool(", "agent_tool(")
+        return ToolDefinitionError(f"{self.source} cannot be a tool: {why}.", next_step=instead)
+
+    def __call__(self, *args: Any, **given: Any) -> Any:
+        """Refuse to be called by code: a run has options of its own."""
+        raise ToolError(
+            f"{self.name!r} is a tool of the model, and code cannot call it.",
+            next_step=f"Write await self.run_agent_tool({self.child.__name__}, input=…).",
+        )
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Be called like the attribute."""
@@ -54,6 +85,7 @@ def agent_tool(
     display_name: str | None = None,
     icon: str | None = None,
     display: Mapping[str, Any] | None = None,
+    **unknown: Never,
 ) -> AgentTool:
     """A child agent as a tool.
 
@@ -68,7 +100,10 @@ def agent_tool(
             f"agent_tool() is given {shown(cls)}: a child that is a tool chats.",
             next_step="Give a subclass of Think.",
         )
-    wanted = structured(output)
+    _in_terms_of_tools(lambda: refuse_unknown(unknown, OPTIONS, "agent_tool()", _OTHERWISE))
+    given = {"description": description, "name": name, "display_name": display_name, "icon": icon}
+    _in_terms_of_tools(lambda: check_call("agent_tool", **given, display=display))
+    wanted = _in_terms_of_tools(lambda: structured(output, "agent_tool"))
     shown_as = {**(display or {}), "name": display_name or (display or {}).get("name", cls.__name__)}
     if icon is not None:
         shown_as["icon"] = icon
@@ -100,9 +135,24 @@ def agent_tool(
         run,
         on_interrupt="rerun",
         origin=AGENTS,
+        child=cls,
+        made_at=_caller(),
     )
-    made.child, made.is_named = cls, name is not None
+    made.is_named = name is not None
     return made
+
+
+def _caller() -> str:
+    """The file and the line that call `agent_tool`."""
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _in_terms_of_tools(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except InvalidSettings as error:
+        raise ToolDefinitionError(error.what, next_step=error.next_step) from error
 
 
 def _read(result: AgentToolResult, is_structured: bool) -> Any:
@@ -130,27 +180,16 @@ def _input(given: Any) -> dict[str, Any]:
             "additionalProperties": False,
         }
     if isinstance(given, Mapping):
-        return dict(cast("Mapping[str, Any]", given))
-    schema = _read_schema("input", given)
-    if schema.get("type") != "object":
+        schema = dict(cast("Mapping[str, Any]", given))
+        _in_terms_of_tools(lambda: check_schema(schema, "agent_tool: input"))
+    else:
+        _, schema = _in_terms_of_tools(lambda: adapted(given, "agent_tool: input"))
+    if schema.get("type", "object" if isinstance(given, Mapping) else None) != "object":
         raise ToolDefinitionError(
             f"The input of an agent tool is an object; {shown(given)} is not.",
             next_step="Give a dataclass, a TypedDict, a pydantic model, or a JSON schema of an object.",
         )
     return schema
-
-
-def _read_schema(what: str, given: Any) -> dict[str, Any]:
-    from pydantic import TypeAdapter
-    from pydantic.errors import PydanticUserError
-
-    try:
-        return TypeAdapter(given).json_schema()
-    except PydanticUserError as error:
-        raise ToolDefinitionError(
-            f"The {what} of agent_tool() is {shown(given)}, of which no schema can be made: {error}",
-            next_step="Give a dataclass, a TypedDict, a pydantic model, or a JSON schema.",
-        ) from error
 
 
 def _tool_name(cls: type[Any]) -> str:

@@ -19,6 +19,7 @@ import click
 
 if TYPE_CHECKING:
     from ..client import Conversation, Reply, ToolQuestion
+    from ..client.below import Asking, Below
     from ..client.fields import Field
     from ..errors import AgentError, NoSuchChild, NotConnected
     from ..tools.question import Form
@@ -89,23 +90,25 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
     url = address_of(whom, server, token)
     with _loop() as here:
         try:
-            room = here.run(_opened(url, screen))
+            room, below = here.run(_opened(url, screen))
         except NoSuchChild as error:
             raise _nearest_child(error, url) from error
         except NotConnected as error:
             is_unknown = error.status in (400, 404) or is_closed(error)
             raise (_unknown(error, url) if is_unknown else _for_people(error)) from error
-        chat = Chat(here, room, screen, yes=yes, once=message is not None)
+        chat = Chat(here, room, below, screen, yes=yes, once=message is not None)
         try:
             _check_chats(room, url)
             fine = chat.say(message) if message is not None else chat.talk()
         finally:
+            here.run(below.close())
             here.run(room.close())
     raise SystemExit(130 if chat.was_stopped else 0 if fine else 1)
 
 
-async def _opened(url: str, screen: Screen) -> Conversation:
+async def _opened(url: str, screen: Screen) -> tuple[Conversation, Below]:
     from ..client import Conversation
+    from ..client.below import Below
 
     is_open = False
 
@@ -116,10 +119,15 @@ async def _opened(url: str, screen: Screen) -> Conversation:
         screen.line(str(_for_people(gone)) if gone is not None else f"({text})", "dim")
 
     # Made on the loop it lives on.
-    room = Conversation(url, notice=tell)
-    await room.open()
+    room, below = Conversation(url, notice=tell), Below(url)
+    below.watch(room)
+    try:
+        await room.open()
+    except BaseException:
+        await below.close()
+        raise
     is_open = True
-    return room
+    return room, below
 
 
 class Leave(Exception):
@@ -129,12 +137,16 @@ class Leave(Exception):
 class Chat:
     """Takes lines, shows answers, asks for approval."""
 
-    def __init__(self, here: Here, room: Conversation, screen: Screen, *, yes: bool, once: bool) -> None:
-        self._here, self._room, self._screen, self._yes = here, room, screen, yes
+    def __init__(
+        self, here: Here, room: Conversation, below: Below, screen: Screen, *, yes: bool, once: bool
+    ) -> None:
+        self._here, self._room, self._below, self._screen, self._yes = here, room, below, screen, yes
         self._once = once
         self._form = FormPrompt(screen, yes=yes)
-        # "asked" when a call that runs waits for a person, "over" at the end of what is shown.
+        # "asked" when a call that runs, or a child, waits for a person; "over" at the end of what is shown.
         self._signs = queue.SimpleQueue[str]()
+        self._is_idle = False
+        below.asked = self._child_asks
         self.was_stopped = False
 
     def talk(self) -> bool:
@@ -149,10 +161,13 @@ class Chat:
                     return False  # it has been told
                 if self._room.to_approve or self._room.questions:
                     fine = self._follow() and fine
+                if self._answer_below():
+                    fine = self._go_on() and fine
                 if sys.stdin.isatty():
                     print()
+                self._is_idle = True
                 text = screen.prompt("you> ")
-                tired = False
+                tired = self._is_idle = False
                 fine = self._take(text.strip()) and fine
             except EOFError:
                 if sys.stdin.isatty():
@@ -218,12 +233,21 @@ class Chat:
             self._screen.line(f"  … {_name(part)} waits for a browser that is connected", "dim")
         return True
 
-    def _may(self, part: dict[str, Any]) -> bool:
+    def _go_on(self) -> bool:
+        """Show the rest of the answer that somebody waits for."""
+
+        async def rest() -> Reply | None:
+            return self._room.following()
+
+        reply = self._here.run(rest())
+        return reply is None or (self._show(self._shown(reply)) and self._follow())
+
+    def _may(self, part: dict[str, Any], of: str = "") -> bool:
         if self._yes:
-            self._screen.line(f"  {_name(part)} is allowed (--yes)", "dim")
+            self._screen.line(f"  {_name(part)}{of} is allowed (--yes)", "dim")
             return True
         try:
-            return self._screen.prompt(f"  Allow {_name(part)}? [y/N] ").strip().lower() in ("y", "yes")
+            return self._screen.prompt(f"  Allow {_name(part)}{of}? [y/N] ").strip().lower() in ("y", "yes")
         except EOFError:
             self._screen.line("  no answer, so no", "dim")
             return False
@@ -267,6 +291,8 @@ class Chat:
         from ..errors import AgentError
 
         signs = self._signs = queue.SimpleQueue[str]()
+        if self._below.asking:
+            signs.put("asked")
         future = self._here.start(turn)
 
         def over(_: Any) -> None:
@@ -278,6 +304,7 @@ class Chat:
             try:
                 if signs.get() == "asked":
                     self._answer_now()
+                    self._answer_below()
                     continue
                 ending = future.result()
                 break
@@ -313,6 +340,52 @@ class Chat:
                 self._here.run(self._room.reply(question.call_id, answers=given))
             except AgentError as error:
                 self._screen.line(f"  ! {error}", "bad")  # it waited no longer, or somebody was faster
+
+    def _child_asks(self) -> None:
+        """A child asks something: now if an answer is shown, else when the person has typed a line."""
+        if self._is_idle:
+            self._screen.line("(A child asks something. An empty line shows it.)", "dim")
+        self._signs.put("asked")
+
+    def _answer_below(self) -> bool:
+        """Ask the person what children ask. False when nobody asks."""
+        from ..errors import AgentError
+
+        asking = self._below.asking
+        for one in asking:
+            self._below.leave(one)  # whatever becomes of it: nobody is asked twice
+            try:
+                self._answer_child(one)
+            except AgentError as error:
+                self._screen.line(f"  ! {error}", "bad")  # it asks no longer, or somebody was faster
+        return bool(asking)
+
+    def _answer_child(self, one: Asking) -> None:
+        screen, below = self._screen, self._below
+        if (question := one.question) is not None:
+            screen.line(f"  {one.whom} asks you something:")
+            self._here.run(below.reply(one, self._form.fill(question)))
+            return
+        wants = "waits for what a client does" if one.is_for_client else "wants to use a tool"
+        screen.line(f"  {one.whom} {wants}:")
+        screen.call(one.tool, one.part.get("input"))
+        if not one.is_for_client:
+            self._here.run(below.approve(one, self._may(one.part, f" for {one.whom}")))
+            return
+        with contextlib.suppress(EOFError):
+            hint = "  Its result, text or JSON (an empty line leaves it to a browser)> "
+            if text := screen.prompt(hint).strip():
+                self._here.run(below.answer(one, _read(text)))
+                return
+        screen.line(f"  … {_name(one.part)} waits for a browser that is connected to {one.whom}", "dim")
+
+
+def _read(text: str) -> Any:
+    """What a person wrote, as JSON if it is some."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _name(part: dict[str, Any]) -> str:

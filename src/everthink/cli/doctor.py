@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import socket
 import sqlite3
@@ -10,9 +11,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
+
+if TYPE_CHECKING:
+    from ..monty.sandbox import MontySandbox
+    from ..sandbox.engine import ChildSandbox
 
 __all__ = ["command"]
 
@@ -26,6 +31,7 @@ EXTRAS = {
     "objects": "obstore",
     "mcp": "mcp",
     "sandbox": "bashkit",
+    "browser": "html_to_markdown",
 }
 
 
@@ -81,8 +87,8 @@ def command(target: str | None, store: str, port: int, as_json: bool) -> None:
     from ..plain import plain
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
-    checks = [_python(), _sqlite(), *_extras(), _bash(), *_keys(), _store(store), *_agents()]
-    checks += [_port(port)]
+    checks = [_python(), _sqlite(), *_extras(), *_sandboxes(), _browser(), *_keys(), _store(store)]
+    checks += [*_agents(), _port(port)]
     checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
     if as_json:
@@ -130,25 +136,71 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _bash() -> Check:
-    """Whether scripts that models write can run here: one is run."""
+def _sandboxes() -> list[Check]:
+    """Whether code that models write can run here: in every engine something is run."""
     import asyncio
 
     return asyncio.run(_ran())
 
 
-async def _ran() -> Check:
+async def _ran() -> list[Check]:
+    from ..monty.sandbox import MontySandbox
     from ..sandbox.bash import BashSandbox
+    from ..sandbox.javascript import JavaScriptSandbox
 
-    sandbox = BashSandbox()
+    return [
+        await _tried(
+            "code", MontySandbox(), "The tool execute says so when it is called. See docs/sandbox.md"
+        ),
+        await _tried("bash", BashSandbox(), "Agents do without the tool bash. See docs/sandbox.md"),
+        await _tried(
+            "javascript", JavaScriptSandbox(), "JavaScript and TypeScript do not run. See docs/sandbox.md"
+        ),
+    ]
+
+
+async def _tried(name: str, sandbox: ChildSandbox | MontySandbox, without: str) -> Check:
     try:
         if (problem := await sandbox.check()) is not None:
-            return Check("bash", "note", problem, "Agents do without the tool bash. See docs/sandbox.md")
+            return Check(name, "note", problem, without)
         missing = [f"{step}: {why}" for step, why in (await sandbox.held()).items() if why]
     finally:
         await sandbox.aclose()
-    without = f", without one of its walls ({'; '.join(missing)})" if missing else ""
-    return Check("bash", "ok", f"scripts run in a locked process{without}")
+    walls = f", without one of its walls ({'; '.join(missing)})" if missing else ""
+    return Check(name, "ok", f"scripts run in a locked process{walls}")
+
+
+def _browser() -> Check:
+    """Whether a browser can be started here: one is."""
+    import asyncio
+
+    return asyncio.run(_browsed())
+
+
+async def _browsed() -> Check:
+    from ..browser.channels import NoBrowser
+    from ..browser.chromium import find_chromium, launched, needs_no_sandbox
+
+    found = find_chromium()
+    if found is None:
+        return Check(
+            "browser",
+            "note",
+            "no Chromium is found",
+            "apt install chromium, or cdp_url=… See docs/browser.md",
+        )
+    quiet = logging.getLogger("everthink.browser")
+    level = quiet.level
+    quiet.setLevel(logging.ERROR)  # what it would warn of is in the row
+    try:
+        async with launched(found) as connection:
+            version = await connection.send("Browser.getVersion")
+    except NoBrowser as error:
+        return Check("browser", "note", error.what, "See docs/browser.md")
+    finally:
+        quiet.setLevel(level)
+    without = ", without its own sandbox since this is root" if needs_no_sandbox() else ""
+    return Check("browser", "ok", f"{version.get('product', 'Chromium')} ({found}) starts{without}")
 
 
 def _keys() -> Iterator[Check]:

@@ -95,9 +95,12 @@ def _asked(question: str) -> str:
 
 async def _erase(store: str, agent: str) -> tuple[int, bool]:
     from ..errors import StoreLocked
+    from ..keeping.objects import unknown_objects
     from ..open_store import open_store
     from ..runtime.erasing import erased, rows_erased
+    from ..runtime.queries import MEMBERS
     from ..runtime.schema import MIGRATIONS
+    from ..workspace.queries import COUNT_OBJECTS
 
     try:
         database = await open_store(store, MIGRATIONS)
@@ -108,6 +111,9 @@ async def _erase(store: str, agent: str) -> tuple[int, bool]:
             next_step="Stop that process first, or call `await app.erase(…)` inside it.",
         ) from error
     try:
+        for (member,) in await database.fetch(MEMBERS, agent):
+            if count := (await database.fetch(COUNT_OBJECTS, agent=member))[0][0]:
+                raise unknown_objects(member, count)
         rows = rows_erased(await database.apply(erased(agent, is_claimed=hasattr(database, "dial"))))
         return rows, await database.scrub(patience=math.inf)
     finally:

@@ -23,7 +23,7 @@ __all__ = ["command"]
     help="""Write everything that is kept of AGENT (class/name) and of all below it, as JSON lines.
 
     The first line is a header, every other one a thing with a "kind": message, turn, call, state, block,
-    attachment, schedule and so on. The agent's children follow, each after a line of the kind "child"; what
+    file, schedule and so on. The agent's children follow, each after a line of the kind "child"; what
     is theirs has a field "agent". It is what the person said and was told: nothing is masked, so keep it
     as safe as the database. Reads only, and works while a server runs on the same database.
 

@@ -181,6 +181,11 @@ class Conversation:
         """Send a message and wait for the whole answer, over as many connections as it takes."""
         return await self.say(message, **body)
 
+    def following(self) -> Reply | None:
+        """What is still to come of the answer that streams, whoever asked for it; `None`: none does."""
+        request = self._exchange.streaming
+        return None if request is None else self._exchange.going_on(request)
+
     def regenerate(self, **body: Any) -> Reply:
         """Let the last message be answered once more."""
         kept = self.messages

@@ -89,6 +89,7 @@ class Exchange:
         self.refusal: Exception | None = None
         """Why there is no coming back, once there is none."""
         self.state_refused: str | None = None
+        self._offered: str | None = None
         self._pending: list[Pending] = []
         self._over: deque[str] = deque(maxlen=REMEMBERED)
         self._probes: dict[str, asyncio.Future[Answered]] = {}
@@ -146,6 +147,12 @@ class Exchange:
     def chats(self) -> bool:
         """True when the agent has a conversation, as far as the server has shown."""
         return self._chats or self.transcript.told is not None
+
+    @property
+    def streaming(self) -> str | None:
+        """The request whose answer streams, or is about to, whoever asked for it."""
+        is_offered = self._offered is not None and self._offered not in self._over
+        return self._offered if is_offered else self.transcript.streaming
 
     @property
     def replies(self) -> list[Reply]:
@@ -401,6 +408,7 @@ class Exchange:
                 if pending.reply.id == frame.id:
                     self._heard_of(pending)
         # Always accepted: whoever is offered a stream that runs is held out of it until then.
+        self._offered = frame.id if isinstance(frame, wire.StreamResuming) else None
         if isinstance(frame, wire.StreamResuming) and frame.id not in self._over:
             self._later(self._post(wire.ResumeAck(frame.id)))
         probe = self._probes.pop(frame.probe_id, None) if frame.probe_id is not None else None

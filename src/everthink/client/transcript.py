@@ -46,6 +46,11 @@ class Transcript:
         """True while an answer is not over, as far as is known here."""
         return bool(self._drafts)
 
+    @property
+    def streaming(self) -> str | None:
+        """The request whose answer is not over, as far as is known here."""
+        return next(reversed(self._drafts), None)
+
     def find(self, id: str | None) -> Message | None:
         """The stored message of this id."""
         return next((message for message in self._stored if message.id == id), None)

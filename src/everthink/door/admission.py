@@ -24,7 +24,6 @@ from ..errors import (
     InvalidTurn,
     NestedTurn,
     StoreClosed,
-    TurnInterrupted,
     is_elsewhere,
     is_for_people,
 )
@@ -52,7 +51,7 @@ from ..store.port import Statement
 from ..tools.tool import Tool
 from ..turn.attempt import perform
 from ..turn.ending import close, end_unstarted
-from ..turn.host import Host
+from ..turn.host import TurnHost, interrupted
 from ..turn.outcome import Outcome, Postponed
 from .numbers import TurnNumbers
 from .queue import Ticket, TurnQueue
@@ -112,7 +111,7 @@ class Door:
         "queue",
     )
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: TurnHost) -> None:
         self._host = host
         self.queue = TurnQueue()
         self._numbers = TurnNumbers(host.save_value)
@@ -375,7 +374,7 @@ class Door:
             host.turns.remove(turn)
             if not admitted.ended.done():
                 stopped = isinstance(error, asyncio.CancelledError)
-                admitted.ended.set_exception(TurnInterrupted(turn.request_id) if stopped else error)
+                admitted.ended.set_exception(interrupted(host, turn.request_id) if stopped else error)
                 admitted.ended.exception()  # whoever waits sees it; nobody may be waiting
             if isinstance(error, Exception):
                 await self._broke_off(turn, error)

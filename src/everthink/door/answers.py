@@ -28,7 +28,7 @@ from ..settings import check_call
 from ..store.port import Statement
 from ..tools.collect import as_tools
 from ..tools.question import Given, LiveQuestion, as_shown, read_answer, yes_to
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from .browser import Browser
 
 __all__ = ["Answers"]
@@ -44,7 +44,7 @@ class Answers:
 
     __slots__ = ("_browser", "_host")
 
-    def __init__(self, host: Host, browser: Browser) -> None:
+    def __init__(self, host: TurnHost, browser: Browser) -> None:
         self._host, self._browser = host, browser
 
     # --- what is open

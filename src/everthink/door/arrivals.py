@@ -23,7 +23,7 @@ from ..session.session import Session
 from ..session.tree import Plan
 from ..store.port import Statement
 from ..turn.attempt import with_stamps
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from .chat_request import ChatRequest
 from .continuations import is_incomplete
 from .spoken import check_sizes, checked_id, has_said_the_same, spoken
@@ -74,7 +74,7 @@ def _tail(messages: Sequence[Message]) -> list[Message]:
     return tail[::-1]
 
 
-async def take(host: Host, request: ChatRequest, *, regenerates: bool) -> Arrival:
+async def take(host: TurnHost, request: ChatRequest, *, regenerates: bool) -> Arrival:
     """Decide what of a request is taken. Raises what the window is told; then nothing is."""
     session, limits = host.session, host.limits
     await session.refresh()
@@ -157,7 +157,7 @@ async def _unread(session: Session, given: list[Message], new: set[str]) -> int:
 
 
 async def _look_for_change(
-    host: Host, request: ChatRequest, last: Message, arrival: Arrival, *, regenerates: bool
+    host: TurnHost, request: ChatRequest, last: Message, arrival: Arrival, *, regenerates: bool
 ) -> None:
     """The last message is one that we have. If its author changed it, it begins a branch."""
     checked_id(last.id, host.limits)
@@ -179,7 +179,7 @@ async def _look_for_change(
     arrival.dropped_parts += left_out
 
 
-async def _leave_others_in_sight(host: Host, arrival: Arrival, mark: str | None) -> None:
+async def _leave_others_in_sight(host: TurnHost, arrival: Arrival, mark: str | None) -> None:
     """Raise when a branch would take what others said since out of everybody's sight."""
     parent = arrival.parent if isinstance(arrival.below, Unset) else arrival.below
     if isinstance(parent, Unset):
@@ -204,11 +204,11 @@ def _others_have_written() -> InvalidTurn:
     )
 
 
-async def _author(host: Host, id: str) -> str | None:
+async def _author(host: TurnHost, id: str) -> str | None:
     return (await authors.authors_of(host.store, [id]))[0]
 
 
-def _planned(host: Host, arrival: Arrival) -> Plan:
+def _planned(host: TurnHost, arrival: Arrival) -> Plan:
     session = host.session
     turns = host.turns
     taken = {turn.message_id for turn in turns} | {m.id for turn in turns for m in turn.input}
@@ -229,7 +229,7 @@ def _planned(host: Host, arrival: Arrival) -> Plan:
     return session.plan_append([*_answer_so_far(host, arrival), *arrival.new], is_new=True)
 
 
-def _answer_so_far(host: Host, arrival: Arrival) -> list[Message]:
+def _answer_so_far(host: TurnHost, arrival: Arrival) -> list[Message]:
     """The answer that streams, if the window has seen it: what is said next belongs after it."""
     running = host.turns.answer
     if running is None or not arrival.new or not running.has_content or host.session.is_known(running.id):

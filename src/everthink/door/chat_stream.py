@@ -39,11 +39,11 @@ class StreamCallback(Protocol):
     failed. A callback that has it is told nothing more; one that has not stays until the turn's end.
     """
 
-    def on_start(self, request_id: str) -> Any:
+    def on_start(self, request_id: str, /) -> Any:
         """The turn has an id and can be cancelled. Before it is queued."""
         ...
 
-    def on_event(self, json: str) -> Any:
+    def on_event(self, json: str, /) -> Any:
         """One chunk, as JSON text."""
         ...
 
@@ -51,7 +51,7 @@ class StreamCallback(Protocol):
         """The turn completed and its answer is stored. `on_chat_response` comes after this has returned."""
         ...
 
-    def on_error(self, error: str) -> Any:
+    def on_error(self, error: str, /) -> Any:
         """The turn failed."""
         ...
 

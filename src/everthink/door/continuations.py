@@ -29,7 +29,7 @@ from ..journal.feed import (
 from ..journal.turn import Turn
 from ..messages import Message, is_tool_part, steps
 from ..store.port import Statement
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from .admission import Door
 from .browser import Browser
 
@@ -76,7 +76,7 @@ class Continuations:
 
     __slots__ = ("_browser", "_door", "_host", "_leave", "_starting", "_timer", "_waits", "armed", "lock")
 
-    def __init__(self, host: Host, door: Door, browser: Browser) -> None:
+    def __init__(self, host: TurnHost, door: Door, browser: Browser) -> None:
         self._host, self._door, self._browser = host, door, browser
         self.lock = asyncio.Lock()
         """Held while an answer is stored: continuations are kept and admitted one after the other."""

@@ -21,7 +21,7 @@ from ..surface import check_function
 from ..tools.collect import check_client_tools, client_tools_from
 from ..tools.tool import Tool
 from ..turn.attempt import with_stamps
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from .admission import Door
 from .answers import Answers
 from .browser import Browser
@@ -40,7 +40,7 @@ class Programmatic:
     __slots__ = ("_answers", "_browser", "_door", "_host", "_submissions")
 
     def __init__(
-        self, host: Host, door: Door, browser: Browser, answers: Answers, submissions: Submissions
+        self, host: TurnHost, door: Door, browser: Browser, answers: Answers, submissions: Submissions
     ) -> None:
         self._host, self._door, self._browser = host, door, browser
         self._answers, self._submissions = answers, submissions

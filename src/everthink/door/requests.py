@@ -20,7 +20,7 @@ from ..observe.events import ChatClientDropped
 from ..session.tree import Plan
 from ..tools.collect import client_tools_from
 from ..tools.tool import Tool
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from . import arrivals, trusting
 from .admission import Admitted, Door
 from .arrivals import Arrival, trailing
@@ -47,7 +47,7 @@ class Requests:
 
     __slots__ = ("_browser", "_door", "_host", "overlaps")
 
-    def __init__(self, host: Host, door: Door, browser: Browser) -> None:
+    def __init__(self, host: TurnHost, door: Door, browser: Browser) -> None:
         self._host, self._door, self._browser = host, door, browser
         self.overlaps = Overlaps()
 

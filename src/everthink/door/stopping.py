@@ -14,7 +14,7 @@ from typing import Any
 
 from ..journal import queries
 from ..observe.events import MessageCancel
-from ..turn.host import Host
+from ..turn.host import TurnHost
 
 __all__ = ["Stop", "cancel", "cancel_all"]
 
@@ -39,7 +39,7 @@ class Stop:
         return self._found
 
 
-def cancel(host: Host, request_id: str, reason: object = None) -> Stop:
+def cancel(host: TurnHost, request_id: str, reason: object = None) -> Stop:
     """Stop one turn, queued or running."""
     if host.aborts.peek(request_id) is None:
         return Stop(False)
@@ -51,7 +51,7 @@ def cancel(host: Host, request_id: str, reason: object = None) -> Stop:
     return Stop(True, written)
 
 
-def cancel_all(host: Host, reason: object = None) -> Stop:
+def cancel_all(host: TurnHost, reason: object = None) -> Stop:
     """Stop every turn of the agent."""
     text = None if reason is None else str(reason)
     written = host.store.apply([queries.all_stopped(reason=text)])

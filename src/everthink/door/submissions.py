@@ -45,7 +45,7 @@ from ..settings import check_call
 from ..store.port import Statement
 from ..surface import check_words
 from ..turn.attempt import with_stamps
-from ..turn.host import Host
+from ..turn.host import TurnHost, interrupted
 from .admission import Door, Record
 from .browser import Browser
 from .submission import Status, Submission
@@ -75,6 +75,8 @@ class _Open:
     """A submission whose turn is not over. Its end is told once, though a cancelled turn ends twice."""
 
     is_told: bool = False
+    is_left: bool = False
+    """True when the agent left memory before it was over."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -83,7 +85,7 @@ class Submissions:
 
     __slots__ = ("_acceptances", "_browser", "_door", "_held", "_host", "_open")
 
-    def __init__(self, host: Host, door: Door, browser: Browser) -> None:
+    def __init__(self, host: TurnHost, door: Door, browser: Browser) -> None:
         self._host, self._door, self._browser = host, door, browser
         self._acceptances = Acceptances[Submission]()
         # Accepted, but the hook is still being told: they queue up after that, in this order.
@@ -241,14 +243,23 @@ class Submissions:
         return found[: max(1, min(100, limit))]
 
     async def wait(self, submission_id: str) -> Submission | None:
-        """Return once the submission is over. Raises `NestedTurn` where that would never be."""
+        """Return once the submission is over. Raises `NestedTurn` where that would never be, and
+        `TurnInterrupted` when the agent leaves memory before."""
         check_call("wait_for_submission", submission_id=submission_id)
         known = self._open.get(submission_id)
         if known is not None:
             if not known.over.is_set():
                 self._door.refuse_waiting("wait_for_submission")
             await known.over.wait()
+            if known.is_left:
+                raise interrupted(self._host, submission_id)
         return await self.inspect(submission_id)
+
+    def leave(self) -> None:
+        """The agent has left memory: nobody waits here for what goes on elsewhere, or nowhere."""
+        for known in self._open.values():
+            known.is_left = not known.over.is_set()
+            known.over.set()
 
     async def _of_id(self, id: str) -> Submission | None:
         row = await turn_rows.submission(self._host.store, id)

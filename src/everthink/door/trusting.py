@@ -12,7 +12,7 @@ from ..messages import UNSET, Message
 from ..session.overlay import is_overlay
 from ..session.tree import Plan
 from ..turn.attempt import with_stamps
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from .arrivals import Arrival
 from .chat_request import ChatRequest
 from .reconcile import (
@@ -24,7 +24,7 @@ from .reconcile import (
 __all__ = ["take"]
 
 
-async def take(host: Host, request: ChatRequest, *, regenerates: bool) -> Arrival:
+async def take(host: TurnHost, request: ChatRequest, *, regenerates: bool) -> Arrival:
     """Learn which messages of the list we have."""
     elsewhere = await _off_the_path(host, request) if regenerates else {}
     hidden = await _hidden(host, request)
@@ -39,7 +39,7 @@ async def take(host: Host, request: ChatRequest, *, regenerates: bool) -> Arriva
     return arrival
 
 
-async def _off_the_path(host: Host, request: ChatRequest) -> dict[str, Message]:
+async def _off_the_path(host: TurnHost, request: ChatRequest) -> dict[str, Message]:
     """What the client has from other branches."""
     session = host.session
     await session.refresh()
@@ -47,7 +47,7 @@ async def _off_the_path(host: Host, request: ChatRequest) -> dict[str, Message]:
     return {message.id: message for message in found if message is not None}
 
 
-async def _hidden(host: Host, request: ChatRequest) -> set[str]:
+async def _hidden(host: TurnHost, request: ChatRequest) -> set[str]:
     """What the client has and the session holds, also from before a summary or beyond what is in memory."""
     session = host.session
     await session.refresh()
@@ -68,7 +68,7 @@ async def _hidden(host: Host, request: ChatRequest) -> set[str]:
 
 
 def _plan(
-    host: Host, request: ChatRequest, elsewhere: dict[str, Message], hidden: set[str]
+    host: TurnHost, request: ChatRequest, elsewhere: dict[str, Message], hidden: set[str]
 ) -> tuple[Plan, list[Message], str | None]:
     """Upserts for what the client sent, what is new, and the last id of its list.
 
@@ -98,7 +98,7 @@ def _plan(
     return plan, new, incoming[-1].id if incoming else None
 
 
-def _as_running(host: Host, messages: list[Message]) -> list[Message]:
+def _as_running(host: TurnHost, messages: list[Message]) -> list[Message]:
     """A client's copy of the answer being streamed gives way to our own, so far; its turn stores the rest."""
     running = host.turns.answer
     if running is None:

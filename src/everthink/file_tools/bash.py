@@ -22,6 +22,7 @@ from ..settings import as_settings, check_fields
 from ..tools.context import ToolContext
 from ..workspace.paths import normal
 from ..workspace.port import MakeFolder, Put, Remove
+from ..workspace.stored import StoredFiles
 from ..workspace.workspace import Workspace
 from .place import Place, shown_error
 from .sizes import in_words
@@ -91,7 +92,11 @@ async def run_bash(
 ) -> dict[str, Any]:
     """Run a script and write back what it changed."""
     files = place.of(ctx)
-    line = _lines.setdefault(id(files.files if isinstance(files, Workspace) else files), asyncio.Lock())
+    behind = files.files if isinstance(files, Workspace) else files
+    if isinstance(behind, StoredFiles):
+        line = behind.scripts
+    else:
+        line = _lines.setdefault(id(behind), asyncio.Lock())
     async with line:
         try:
             return await _Script(place, ctx, sandbox, options).run(script, normal(cwd))

@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..calling import awaited
 from ..errors import ToolError, WorkspaceError
 from ..store.port import Statement
 from ..tools.context import ToolContext
+from ..workspace.paths import EVICTED_FOLDER, is_below, normal
 from ..workspace.workspace import Workspace
 
 __all__ = ["Place", "is_stored", "shown_error"]
@@ -34,6 +36,15 @@ class Place:
         if found is None:
             raise ToolError("There is no workspace here: the tool is run outside of an agent.")
         return found
+
+    async def where(self, ctx: ToolContext, path: str) -> Any:
+        """The backend that has what is at a path. What left old messages is in the agent's own rows, also
+        when its workspace is somewhere else."""
+        found = self.of(ctx)
+        own: Callable[[], Workspace] | None = getattr(ctx.agent, "_own_workspace", None)
+        if self.backend is not None or own is None or not is_below(normal(path), EVICTED_FOLDER):
+            return found
+        return own() if await awaited(found.stat(path)) is None else found
 
     def concluding(self, ctx: ToolContext, output: Callable[[], Any]) -> Any:
         """The same for one edit. `output()` is the result of the call; it is asked once the edit is known."""

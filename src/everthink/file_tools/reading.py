@@ -17,15 +17,15 @@ from typing import Any, cast
 
 from ..calling import awaited
 from ..errors import WorkspaceError
+from ..media_types import PDF, PDF_SIGN, SVG, signed_as, sniffed
 from ..models.port import FilePart, TextPart
 from ..tools.context import ToolContext
-from ..workspace.media import BYTES, TEXT
 from ..workspace.port import Entry
 from ..workspace.workspace import Workspace
 from .place import Place, shown_error
 from .sizes import in_words
 
-__all__ = ["LARGEST_SHOWN", "lines_of", "read", "shown", "sniffed"]
+__all__ = ["LARGEST_SHOWN", "lines_of", "read", "shown"]
 
 MOST_LINES = 2_000
 LONGEST_LINE = 2_000
@@ -34,23 +34,15 @@ LARGEST_SHOWN = int(3.5 * 1024 * 1024)
 QUICK = 262_144
 """Bytes of a text that are put into lines at once, and not in a thread."""
 _GENERIC = ("application/octet-stream", "binary/octet-stream")
-PDF, PDF_SIGN, SVG = "application/pdf", b"%PDF-", "image/svg+xml"
 SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp", PDF)
 """What models take as it is. Other pictures they refuse, and then every prompt that has one."""
-_SIGNS = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (PDF_SIGN, PDF),
-)
 _TEXTS = ("json", "javascript", "typescript", "xml", "x-javascript")
 
 
 async def read(place: Place, ctx: ToolContext, path: str, offset: int | None, limit: int | None) -> Any:
     """What the tool gives for a file."""
-    files = place.of(ctx)
     try:
+        files = await place.where(ctx, path)
         entry: Entry | None = await awaited(files.stat(path))
         if entry is None:
             return {"error": f"File not found: {path}"}
@@ -110,7 +102,7 @@ def _media_type(entry: Entry, data: bytes) -> str:
         return sniffed(data)
     if told in SHOWN:
         return told if told == PDF and PDF_SIGN in data[:1024] else sniffed(data)
-    if _is_text(told) and (b"\0" in data[:4096] or _signed(data) is not None):
+    if _is_text(told) and (b"\0" in data[:4096] or signed_as(data) is not None):
         return sniffed(data)
     return told
 
@@ -120,26 +112,6 @@ def _is_text(media_type: str) -> bool:
     if media_type == SVG:
         return False
     return kind == "text" or subtype in _TEXTS or subtype.endswith(("+json", "+xml"))
-
-
-def sniffed(data: bytes) -> str:
-    """What the first bytes say that a file is."""
-    if (signed := _signed(data)) is not None:
-        return signed
-    if b"<svg" in data[:512]:
-        return SVG
-    beginning = data[:4096]
-    if b"\0" in beginning:
-        return BYTES
-    replaced = beginning.decode("utf-8", "replace").count("\ufffd")
-    return BYTES if replaced and replaced * 100 >= len(beginning) else TEXT
-
-
-def _signed(data: bytes) -> str | None:
-    for start, media_type in _SIGNS:
-        if data.startswith(start):
-            return media_type
-    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
 
 
 # --- what the model sees
@@ -162,7 +134,7 @@ async def shown(place: Place, output: Any, ctx: ToolContext) -> Any:
             f"Error: {path} has {in_words(size)}; of a file of this kind at most {in_words(LARGEST_SHOWN)}"
             " can be shown."
         )
-    data, is_same = await _seen(place.of(ctx), path, told.get("hash"))
+    data, is_same = await _seen(place, ctx, path, told.get("hash"))
     if data is None:
         return f"Error: {path} is not there any more."
     if len(data) > LARGEST_SHOWN:
@@ -179,9 +151,10 @@ async def shown(place: Place, output: Any, ctx: ToolContext) -> Any:
     return [TextPart(note), FilePart(url, media_type, name)]
 
 
-async def _seen(files: Any, path: str, hash: Any) -> tuple[bytes | None, bool]:
+async def _seen(place: Place, ctx: ToolContext, path: str, hash: Any) -> tuple[bytes | None, bool]:
     """The bytes that were seen then, else those that are there now, and which of the two."""
     try:
+        files = await place.where(ctx, path)
         if isinstance(files, Workspace) and isinstance(hash, str):
             kept = await files.read_content(hash)
             if kept is not None:

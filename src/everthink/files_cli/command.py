@@ -14,10 +14,10 @@ from ..cli.env_file import database_option
 from ..clock import ms_of
 from ..errors import AgentError
 from ..file_tools.sizes import in_words
+from ..media_types import text_of
 from ..plain import plain
 from ..serving.output import print_json, say, say_error
 from ..workspace.diff import unified
-from ..workspace.media import text_of
 from ..workspace.port import Change, Entry
 from ..workspace.refusals import not_found
 from ..workspace.workspace import Workspace
@@ -358,6 +358,7 @@ def restore(agent: str, seq: int | None, turn: str | None, store: str, as_json: 
 
     async def restored(workspace: Workspace) -> list[Change]:
         if turn is not None:
+            await _known(workspace, turn)
             return await workspace.undo(turn=turn)
         assert seq is not None
         return await workspace.restore(seq)
@@ -367,6 +368,20 @@ def restore(agent: str, seq: int | None, turn: str | None, store: str, as_json: 
         print_json([_change_json(one) for one in changes])
     else:
         say(f"{_counted(len(changes), 'change')} made it so." if changes else "It is so already.")
+
+
+async def _known(workspace: Workspace, turn: str) -> None:
+    """Raise for a turn that has changed nothing, as far as the log goes back."""
+    after = 0
+    while page := await workspace.changes(after=after):
+        if any(one.turn == turn for one in page):
+            return
+        after = page[-1].seq
+    raise AgentError(
+        f"No change that is kept was made in the turn {turn!r}.",
+        kept="Nothing was changed.",
+        next_step="`everthink files log` lists the changes, each with its turn.",
+    )
 
 
 # --- how it is told

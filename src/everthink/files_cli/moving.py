@@ -23,6 +23,7 @@ import click
 
 from ..errors import AgentError
 from ..workspace import refusals
+from ..workspace.paths import normal
 from ..workspace.port import Edit, Entry, MakeFolder, Put
 from ..workspace.workspace import Workspace
 
@@ -66,10 +67,10 @@ async def put(workspace: Workspace, source: str, path: str | None, *, recursive:
         assert path is not None
         data = sys.stdin.buffer.read()
         await workspace.write_file_bytes(path, data)
-        return Moved([path], bytes=len(data))
+        return Moved([normal(path)], bytes=len(data))
     here = _source(source, recursive=recursive)
     is_in = path is not None and await _is_folder(workspace, path)
-    there = _place(path, here, is_in=is_in)
+    there = normal(_place(path, here, is_in=is_in))
     moved = Moved()
     folders, files = _below(here, there, moved)
     for start in range(0, len(folders), _BATCH_FILES):

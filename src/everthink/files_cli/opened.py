@@ -9,7 +9,7 @@ A server that has the agent in memory would not know of a change, so the one exc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeVar, cast
 
 from ..cli import journal as read
@@ -81,4 +81,11 @@ def _id_of(journal: read.Journal, agent: str) -> str:
 
 
 def _workspace(store: AgentStore) -> Workspace:
-    return Workspace().bind(store, clock=SystemClock())
+    async def named(hashes: Collection[str]) -> Collection[str]:
+        from ..keeping.sweeping import named_by_history
+        from ..runtime.queries import MEMBERS
+
+        members = await store.database.fetch(MEMBERS, store.agent)
+        return await named_by_history(store.database, [row[0] for row in members], hashes)
+
+    return Workspace().bind(store, clock=SystemClock(), named=named)

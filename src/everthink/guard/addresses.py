@@ -118,7 +118,7 @@ def leading_near(host: str, named: str) -> BlockedAddress:
     return BlockedAddress(
         f"{host[:_SHOWN]!r} does not lead to the public web",
         next_step="Use a public address. An application can allow this one by name:"
-        f" App(allow_addresses=[{named[:_SHOWN]!r}]).",
+        f" allow_addresses=[{named[:_SHOWN]!r}].",
     )
 
 

@@ -13,25 +13,15 @@ same machine. Redirects are requests of the client like any other. The environme
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import zip_longest
 from typing import Any, cast
 
 from ..errors import MissingExtra
-from .addresses import (
-    address_in,
-    check_url,
-    is_forbidden,
-    is_localhost,
-    leading_near,
-    named_places,
-    place_of,
-    plain_host,
-)
+from .addresses import check_url, named_places
+from .finding import Finder, NotFound, Resolve, look_up
 
 try:
     import httpcore2
@@ -43,21 +33,9 @@ except ImportError as error:
         next_step='Run: pip install "everthink[providers]"',
     ) from error
 
-__all__ = ["GuardedTransport", "Resolve", "look_up"]
+__all__ = ["GuardedTransport"]
 
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a name, the best first; an `OSError` when it has none."""
-
-_LONGEST_LOOK_UP = 10.0
-_MOST_TRIES = 4
-"""So many addresses of one name are tried: with more, each would have too little of the time."""
 _CONNECTIONS, _IDLE_CONNECTIONS, _IDLE_SECONDS = 100, 20, 5.0
-
-
-async def look_up(host: str, port: int) -> list[str]:
-    """Ask the system for the addresses of a name, on a thread of the loop's executor."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -86,7 +64,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             max_connections=_CONNECTIONS,
             max_keepalive_connections=_IDLE_CONNECTIONS,
             keepalive_expiry=_IDLE_SECONDS,
-            network_backend=_CheckedNetwork(loopback=loopback, allow=self._allow, resolve=resolve),
+            network_backend=_CheckedNetwork(Finder(loopback=loopback, allow=self._allow, resolve=resolve)),
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -127,8 +105,8 @@ def _trusted() -> ssl.SSLContext:
 class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
     """Connects to a host by addresses that were checked. However a URL is read, sockets are opened here."""
 
-    def __init__(self, *, loopback: bool, allow: frozenset[str], resolve: Resolve) -> None:
-        self._loopback, self._allow, self._resolve = loopback, allow, resolve
+    def __init__(self, finder: Finder) -> None:
+        self._finder = finder
         self._network = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
     async def connect_tcp(
@@ -142,7 +120,7 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
         """Look up, check, connect: all of it within `timeout` seconds."""
         clock = asyncio.get_running_loop().time
         until = None if timeout is None else clock() + timeout
-        addresses = _in_turn(await self._checked(host, port, timeout))
+        addresses = await self._checked(host, port, timeout)
         failure: Exception = httpcore2.ConnectError(f"{host} has no address")
         for tried, address in enumerate(addresses):
             share = None if until is None else max(0.0, until - clock()) / (len(addresses) - tried)
@@ -155,39 +133,12 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
         raise failure
 
     async def _checked(self, host: str, port: int, timeout: float | None) -> Sequence[str]:
-        """Every address of a host. One that is forbidden forbids them all: which is taken is up to others."""
-        answers = _known(plain_host(host)) or await self._found(host, port, timeout)
-        named = place_of(plain_host(host), port)
-        if named not in self._allow and any(is_forbidden(one, loopback=self._loopback) for one in answers):
-            raise leading_near(host, named)
-        return answers
-
-    async def _found(self, host: str, port: int, timeout: float | None) -> Sequence[str]:
         try:
-            async with asyncio.timeout(
-                _LONGEST_LOOK_UP if timeout is None else min(timeout, _LONGEST_LOOK_UP)
-            ):
-                return await self._resolve(host, port)
+            return await self._finder.find(host, port, within=timeout)
         except TimeoutError as error:
-            raise httpcore2.ConnectTimeout(f"{host} was not found in time") from error
-        except (OSError, UnicodeError) as error:
-            raise httpcore2.ConnectError(f"{host} was not found") from error
-
-
-def _known(host: str) -> list[str]:
-    """The addresses of a host that nobody has to be asked for."""
-    if is_localhost(host):
-        return ["127.0.0.1", "::1"]
-    literal = address_in(host)
-    return [] if literal is None else [str(literal)]
-
-
-def _in_turn(addresses: Sequence[str]) -> list[str]:
-    """IPv6 and IPv4 by turns, so that a network that lost one of them costs one try."""
-    by_family: dict[bool, list[str]] = {}
-    for address in addresses:
-        by_family.setdefault(":" in address, []).append(address)
-    return [one for several in zip_longest(*by_family.values()) for one in several if one][:_MOST_TRIES]
+            raise httpcore2.ConnectTimeout(str(error)) from error
+        except NotFound as error:
+            raise httpcore2.ConnectError(str(error)) from error
 
 
 class _Body(httpx2.AsyncByteStream):

@@ -86,7 +86,10 @@ def with_approval(
             approval["reason"] = reason
         if answers is not None:
             approval["descriptor"] = {**(before.get("descriptor") or {}), "answers": answers}
-        return {**part, "state": "approval-responded" if approved else "output-denied", "approval": approval}
+        if approved:
+            return {**part, "state": "approval-responded", "approval": approval}
+        shown = {key: value for key, value in part.items() if key not in ("output", "preliminary")}
+        return {**shown, "state": "output-denied", "approval": approval}
 
     return _replace_first(parts, call_id, _ASKS if is_strangers else _TAKES_APPROVAL, change)
 
@@ -99,8 +102,8 @@ def settled_across(parts: Sequence[Part], outcome: CrossMessage) -> list[Part] |
         if is_settled(part):
             return None
         changed = {key: value for key, value in part.items() if key not in ("output", "preliminary")}
-        if outcome.approval is not None:
-            changed |= {"state": "approval-requested", "approval": outcome.approval}
+        if outcome.approval is not None:  # what was shown of it so far stays to be seen
+            changed = {**part, "state": "approval-requested", "approval": outcome.approval}
         elif outcome.is_denied:
             changed["state"] = "output-denied"
         elif outcome.is_error:

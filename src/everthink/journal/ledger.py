@@ -107,7 +107,9 @@ async def approval_of(store: AgentStore, call_id: str, *, running: str) -> Asked
         is_open: Any = "open" if state == "asked" else state
         return Asked(turn, tool, is_open, _value(text), _value(who), _asking(question))
     turn, tool, state, _, text, who, _ = rows[-1]  # the oldest: later ones are turns that ran it
-    return Asked(turn, tool, _approval(state, states), _value(text), _value(who))
+    # One that was begun with an answer and cut off has it still.
+    answered = None if rows[0][6] is None else _asking(rows[0][6])
+    return Asked(turn, tool, _approval(state, states), _value(text), _value(who), answered)
 
 
 async def question_of(store: AgentStore, call_id: str) -> Asking | None:

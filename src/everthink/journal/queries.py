@@ -23,6 +23,7 @@ __all__ = [
     "ANY_OPEN",
     "CALL",
     "CALLS",
+    "CHUNKS",
     "CLIENT",
     "IS_ASKING",
     "LAST",
@@ -145,6 +146,12 @@ def client_of(mark: str | None) -> str:
     """The same for one that only the windows of one person may answer; `None`: of anybody."""
     return CLIENT if mark is None else f"{CLIENT}:{mark}"
 
+
+CHUNKS = (
+    "SELECT turn, first_seq, chunks FROM segments WHERE agent = :agent AND (turn, first_seq) > (?, ?)"
+    " ORDER BY turn, first_seq LIMIT 100"
+)
+"""What turns have said that need not be messages yet, a few commits at a time."""
 
 JOURNAL = "SELECT chunks, written_at FROM segments WHERE agent = :agent AND turn = ? ORDER BY first_seq"
 ANY_CHUNKS = "SELECT 1 FROM segments LIMIT 1"

@@ -18,7 +18,7 @@ from .. import chunks as ui
 from ..clock import Clock
 from ..door.admission import Admitted
 from ..door.chat_request import ChatRequest, Dropped
-from ..errors import UNTOLD, CommitInDoubt, LeaseLost, TurnInterrupted
+from ..errors import UNTOLD, AgentErased, CommitInDoubt, LeaseLost, TurnInterrupted
 from ..hooks.values import PendingCall, TurnResult
 from ..journal import turn_rows
 from ..journal.feed import ChunksStored, FeedEvent, TurnEnded
@@ -53,6 +53,7 @@ IN_DOUBT = (
     "It is not known whether the message was kept. Look into the conversation, without a `message`, before"
     " you send it again."
 )
+ERASED = "The conversation was deleted before it could be answered. Ask again: that begins a new one."
 GOES_ON = (
     "The answer was cut off here and goes on by itself, also after a restart. Ask for it again without a"
     " `message`."
@@ -141,6 +142,8 @@ async def look(chat: Chat, *, tell: Progress) -> Answered:
 def _ended(accepted: Admitted, listening: _Listening) -> Answered:
     try:
         outcome = accepted.ended.result()
+    except AgentErased:
+        return Answered("error", listening.text, ERASED)
     except TurnInterrupted:
         return Answered("interrupted", listening.text, GOES_ON)
     result = outcome.result()

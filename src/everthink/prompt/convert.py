@@ -18,7 +18,7 @@ import msgspec
 from ..journal.tool_errors import UNTOLD_TOOL
 from ..messages import Message, Part, is_tool_part, normalize_input, steps, text_of, tool_name
 from ..models import port as model
-from ..session.row_size import Shortening, shorten
+from ..session.row_size import Shortening, cut, shorten
 from ..tools.output import ModelOutput, model_output
 from ..tools.tool import Tool
 from .wording import EMPTY_MESSAGE, LEFT_OUT
@@ -91,8 +91,9 @@ class Converter:
     ) -> list[model.ModelMessage]:
         """One message; a note in its place when it cannot be read, so that it does not fail every turn."""
         try:
-            shown = shorten(message, self._how) if shortens and self._how else message
-            return convert(shown, tools, self._words, self._views)
+            if shortens and self._how:
+                return convert(shorten(message, self._how), tools, self._words, self._seen_shortened)
+            return convert(message, tools, self._words, self._views)
         except Exception as error:  # noqa: BLE001 - told below
             if self.left_out is not None:
                 self.left_out(message.id, error)
@@ -100,6 +101,16 @@ class Converter:
             return [
                 model.AssistantMessage([note]) if message.role == "assistant" else model.UserMessage([note])
             ]
+
+    def _seen_shortened(self, message_id: str, call_id: str) -> ModelOutput | None:
+        """A view of an older result: it was made from all of the result. Files are shown as they are."""
+        view = None if self._views is None else self._views(message_id, call_id)
+        if view is None or self._how is None:
+            return view
+        content = view.content
+        if content is not None:
+            content = [_cut_part(part, self._how.max_output_chars) for part in content]
+        return ModelOutput(cut(view.output, self._how.max_output_chars), content)
 
     def forget(self) -> None:
         """Start afresh (the conversation was cleared, or its beginning changed)."""
@@ -113,6 +124,15 @@ class Converter:
     def _edge(self, messages: Sequence[Message]) -> int:
         """How many of them are older ones, which are not converted again."""
         return max(0, len(messages) - (self._how or _WHOLE).keep_recent_messages)
+
+
+def _cut_part(part: model.TextPart | model.FilePart, limit: int) -> model.TextPart | model.FilePart:
+    """A part of a result in an older message: a text shortened, a file as it is."""
+    return (
+        msgspec.structs.replace(part, text=cut(part.text, limit))
+        if isinstance(part, model.TextPart)
+        else part
+    )
 
 
 def convert(

@@ -2,8 +2,9 @@
 
     history --> Views.learn (async) --> Views.of --> prompt/convert (pure)
 
-Made before the prompt is, once for each result, and kept along: a picture that was seen stays the one that
-was seen.
+Made before the prompt is, once for each result, and kept along until they are many: then they are dropped
+after the turn and made again for the next prompt. A picture is named by its hash: it stays the one that was
+seen wherever its bytes are kept.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..messages import Message, is_tool_part, tool_name
+from ..models.port import FilePart
 from ..tools.output import ModelOutput, awaited_output
 from ..tools.tool import Tool, ToolContext
 
-__all__ = ["Views"]
+__all__ = ["MOST_BYTES", "Views"]
+
+MOST_BYTES = 8 << 20
+"""So much is kept along between turns."""
 
 
 class Views:
@@ -24,6 +29,7 @@ class Views:
     def __init__(self, agent: Callable[[], Any]) -> None:
         self._agent = agent
         self._known: dict[tuple[str, str], ModelOutput] | None = None  # most conversations need none
+        self._bytes = 0
 
     async def learn(self, messages: Iterable[Message], tools: Mapping[str, Tool]) -> None:
         """Make those of the results in `messages`."""
@@ -50,12 +56,24 @@ class Views:
         if tool is not None and tool.view_waits:
             self._known = self._known if self._known is not None else {}
             self._known[message_id, call_id] = view
+            self._bytes += _size_of(view)
         return view
 
     def of(self, message_id: str, call_id: str) -> ModelOutput | None:
         """What was made; `None` where nothing had to be."""
         return None if self._known is None else self._known.get((message_id, call_id))
 
+    @property
+    def are_many(self) -> bool:
+        """True when they hold more than is kept along."""
+        return self._bytes > MOST_BYTES
+
     def forget(self) -> None:
-        """The conversation was cleared."""
-        self._known = None
+        """Drop them all: the conversation is another one, or they are many."""
+        self._known, self._bytes = None, 0
+
+
+def _size_of(view: ModelOutput) -> int:
+    if view.content is None:
+        return len(view.output) if isinstance(view.output, str) else 0
+    return sum(len(part.url if isinstance(part, FilePart) else part.text) for part in view.content)

@@ -14,7 +14,7 @@ from ..errors import AgentError
 from ..journal import queries as turns
 from ..observe.events import ChatTurnSetAside
 from ..store.port import Statement
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from .suspects import Suspect
 from .trials import Trials
 
@@ -34,7 +34,7 @@ UNREADABLE_TEXT = (
 
 
 def put_aside(
-    host: Host, trials: Trials, turn_id: str, suspect: Suspect, text: str, error: Exception | None
+    host: TurnHost, trials: Trials, turn_id: str, suspect: Suspect, text: str, error: Exception | None
 ) -> list[Statement]:
     """The statements that set a turn aside. Follow their commit with `tell_aside`."""
     aside = suspect if error is None else replace(suspect, what=_why(suspect, error))
@@ -44,7 +44,9 @@ def put_aside(
     ]
 
 
-def tell_aside(host: Host, turn_id: str, request_id: str, suspect: Suspect, error: Exception | None) -> None:
+def tell_aside(
+    host: TurnHost, turn_id: str, request_id: str, suspect: Suspect, error: Exception | None
+) -> None:
     """Tell observers and operators that a turn was set aside."""
     why = _why(suspect, error)
     log.error(

@@ -58,7 +58,7 @@ from ..turn.ending import (
     finish_failing,
     read_again,
 )
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from ..turn.outcome import Outcome, Postponed, reason_of
 from ..turn.start_over import start_over
 from . import queries
@@ -111,7 +111,7 @@ class Recovery:
 
     __slots__ = ("_failures", "_given_up", "_host", "_incidents", "_trials", "recovering")
 
-    def __init__(self, host: Host, trials: Trials) -> None:
+    def __init__(self, host: TurnHost, trials: Trials) -> None:
         self._host, self._trials = host, trials
         self.recovering: Recovering | None = None
         """The turn that was cut off and is to go on, if any."""

@@ -24,7 +24,7 @@ from ..journal.turn_rows import TurnRow
 from ..messages import decode_json
 from ..tools.collect import client_tools_from
 from ..turn.ending import end_lost
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from ..turn.last_failure import Failure
 from .aside import UNREADABLE_TEXT, put_aside, tell_aside
 from .incident import TERMINAL_MESSAGE
@@ -43,7 +43,7 @@ class Waking:
 
     def __init__(
         self,
-        host: Host,
+        host: TurnHost,
         door: Door,
         submissions: Submissions,
         browser: Browser,

@@ -11,26 +11,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from inspect import getattr_static
-from typing import Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from ..address import Address
+from ..browser.browsers import Browsers
 from ..children.children import Children
 from ..children.parts import Child, Kin
 from ..children.parts import Parts as ChildrenParts
-from ..children.runs import RUNS
+from ..children.runs import CLEARED, RUNS
 from ..clock import Clock
 from ..cluster.fence import Fence
-from ..current import current_turn
+from ..codemode.runs import Executions
+from ..current import current_call, current_turn
 from ..errors import StoreError
 from ..fibers.fibers import Fibers
 from ..fibers.parts import Parts as FiberParts
 from ..fibers.values import as_json
+from ..file_tools.place import is_stored
 from ..holds import Hold, Holds
 from ..hooks.runner import HookRunner
 from ..journal import queries as turns
 from ..journal.feed import AgentLeft, Feed, ServersChanged
 from ..journal.read import Below
+from ..keeping.sharing import whose_workspace
+from ..keeping.sweeping import named_by_history
 from ..limits import Limits
 from ..mcp.own_server import Parts as McpParts
 from ..mcp.places import Network
@@ -40,9 +45,7 @@ from ..messages import bounded_json
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
-from ..own import OWN_WORKSPACE
 from ..recovery.trials import Trials
-from ..sandbox.sandboxes import Sandboxes
 from ..schedules.alarms import Alarms
 from ..schedules.callbacks import options_of
 from ..schedules.jobs import Jobs
@@ -50,13 +53,20 @@ from ..schedules.parts import Parts as ScheduleParts
 from ..schedules.retry import Retry, retrying
 from ..schedules.tasks import Tasks
 from ..settings import check_call
+from ..store.borrowed import BorrowedStore
 from ..store.port import AgentStore, Statement
 from ..tasks import begin
+from ..turn.host import Leaves
 from . import queries
 from .chat import Chat
 from .parts import AgentParts
+from .sandboxes import Sandboxes
 from .state import StateBox
 from .unreadable import KeptValues, UnreadableRows
+
+if TYPE_CHECKING:
+    from ..workspace.stored import StoredFiles
+    from ..workspace.workspace import Workspace
 
 __all__ = ["Actor"]
 
@@ -78,6 +88,7 @@ class Actor:
         "_kin",
         "_mcp",
         "_network",
+        "_own_files",
         "_shared_servers",
         "_tasks",
         "_unreadable",
@@ -85,6 +96,7 @@ class Actor:
         "address",
         "agent",
         "alarms",
+        "browsers",
         "chat",
         "clock",
         "cls",
@@ -125,6 +137,7 @@ class Actor:
         shared_servers: SharedServers,
         kin: Kin,
         sandboxes: Sandboxes,
+        browsers: Browsers,
     ) -> None:
         self.address, self.id = address, address.id
         self.name, self.cls = address.name, cls
@@ -135,9 +148,12 @@ class Actor:
         self._network, self._shared_servers = network, shared_servers
         self._mcp: McpServers | None = None
         self._workspace: Any = None
+        self._own_files: StoredFiles | None = None
         self._kin = kin
         self.sandboxes = sandboxes
         """Where scripts of models run, for all agents of this process."""
+        self.browsers = browsers
+        """Where pages are read, for all agents of this process."""
         self._children: Children | None = None
         self.has_runs = False
         """True when children have run as its tools: windows are told of them."""
@@ -162,6 +178,7 @@ class Actor:
             save_value=self.save_value,
             background=background,
             unreadable=self._unreadable,
+            own_files=self.own_files,
         )
         self.state = StateBox(parts)
         later = ScheduleParts(
@@ -197,7 +214,7 @@ class Actor:
         """The tasks that it declares, for one that chats."""
         if issubclass(cls, base):
             self.chat = Chat(parts, resolve_model=resolve_model, trials=trials, mcp=self.used_servers)
-            self.chat.host.below = self._below
+            self.chat.host.below, self.chat.of_clear = self._below, self._note_clear
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
         self.idle_since: float | None = None
         """Since when nobody has needed this agent, as far as its directory has noticed."""
@@ -229,6 +246,8 @@ class Actor:
         await self.jobs.open()
         if self.has_runs:
             self.background(self.children.runs.reconcile())
+            if kept.get(RUNS) == CLEARED:
+                self.background(self.children.runs.forget())
 
     def cut(self) -> None:
         """Cut running turns where they are, at once. `stop` follows."""
@@ -242,8 +261,11 @@ class Actor:
         if self.chat is not None:
             self.chat.door.refuse()
 
-    async def stop(self, grace: float) -> None:
-        """Stop serving; running turns get `grace` seconds and are then cut where they are."""
+    async def stop(self, grace: float, leaves: Leaves = "process") -> None:
+        """Stop serving; running turns get `grace` seconds and are then cut where they are. Whoever waits for
+        them is told what the agent `leaves` memory for."""
+        if self.chat is not None:
+            self.chat.host.leaves = leaves
         if self._children is not None:
             self._children.runs.leave()
         is_resting = self.chat is not None and await self._note_resting(self.chat)
@@ -253,6 +275,8 @@ class Actor:
         if self._mcp is not None:
             stops.append(self._mcp.close())
         await asyncio.gather(*stops)
+        if self.chat is not None:
+            self.chat.submissions.leave()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -288,6 +312,11 @@ class Actor:
         """True when a call of a turn waits for a child that waits for a person."""
         return self._children is not None and self._children.runs.rests(turn_id, call_id)
 
+    @property
+    def executions(self) -> Executions:
+        """What code of its model has done."""
+        return Executions(self.store, self.clock, self.sandboxes)
+
     # --- children
 
     @property
@@ -313,6 +342,8 @@ class Actor:
                     turns=None if chat is None else chat.host.turns,
                     submit=None if chat is None else chat.submissions.accept,
                     add=None if chat is None else chat.add,
+                    keeps=None if chat is None else chat.keeps,
+                    forgot=lambda: self.save_value(RUNS, True),
                 )
             )
         return self._children
@@ -322,6 +353,10 @@ class Actor:
         if not self.has_runs:
             await self.store.apply([self.save_value(RUNS, True)])
             self.has_runs = True
+
+    def _note_clear(self) -> list[Statement]:
+        """With the conversation go the runs of its calls, be it at the next start."""
+        return [self.save_value(RUNS, CLEARED)] if self.has_runs else []
 
     async def _below(self, turn_id: str) -> Below:
         return await self.children.runs.below(turn_id) if self.has_runs else Below()
@@ -384,12 +419,47 @@ class Actor:
         if self._workspace is None:
             from ..workspace.workspace import Workspace
 
-            named = getattr_static(self.cls, "workspace", OWN_WORKSPACE)
-            defined = Workspace() if named is OWN_WORKSPACE else named
+            owner, defined = whose_workspace(
+                self.address, {**self._kin.classes(), self.cls.__name__: self.cls}
+            )
             if isinstance(defined, Workspace):
-                defined = defined.bind(self.store, clock=self.clock, emit=self.emit)
+                store = self.store if owner == self.id else BorrowedStore(owner, self.store)
+                defined = defined.bind(
+                    store,
+                    clock=self.clock,
+                    emit=self.emit,
+                    origin=lambda: current_call(self.id),
+                    named=partial(self._named_by_history, owner),
+                )
             self._workspace = defined
         return self._workspace
+
+    def own_files(self) -> StoredFiles:
+        """The files in its own rows: those of its workspace, if that has none of its own."""
+        if self._own_files is None:
+            from ..workspace.stored import StoredFiles
+
+            workspace = self.workspace
+            files = workspace.files if is_stored(workspace) else None
+            if not isinstance(files, StoredFiles) or files.agent != self.id:
+                named = partial(self._named_by_history, self.id)
+                files = StoredFiles(self.store, clock=self.clock, named=named)
+            self._own_files = files
+        return self._own_files
+
+    def own_workspace(self) -> Workspace:
+        """The same as a workspace."""
+        from ..workspace.workspace import Workspace
+
+        workspace, files = self.workspace, self.own_files()
+        is_its_own = is_stored(workspace) and workspace.files is files
+        return workspace if is_its_own else Workspace(files)
+
+    async def _named_by_history(self, owner: str, hashes: Collection[str]) -> Collection[str]:
+        """Which contents are named by what was said to an agent, or to one below that may have its files."""
+        database = self.store.database
+        members = await database.fetch(queries.MEMBERS, owner)
+        return await named_by_history(database, [row[0] for row in members], hashes)
 
     async def _server_removed(self, name: str, tools: Collection[str]) -> None:
         if self.chat is not None:

@@ -1,6 +1,6 @@
 """A conversation and everything that makes it go on: what an agent has that chats.
 
-    actor --AgentParts--> Chat --> door/, turn/ (through its Host), session/, recovery/
+    actor --AgentParts--> Chat --> door/, turn/ (through its TurnHost), session/, recovery/
 
 The parts are made once and know each other, never the actor. What concerns several of them at once is here:
 loading, clearing, another session, waiting until all is quiet.
@@ -30,7 +30,7 @@ from ..door.programmatic import Programmatic
 from ..door.requests import Requests
 from ..door.stopping import Stop
 from ..door.submissions import SKIPPED_TEXT, Submissions
-from ..errors import AgentError, InvalidTurn, SessionBusy, StoreError
+from ..errors import AgentError, InvalidTurn, SessionBusy, StoreError, WorkspaceError
 from ..file_tools.bash import bash_of
 from ..file_tools.place import is_stored
 from ..file_tools.tools import tools_of_agents
@@ -40,6 +40,8 @@ from ..journal.ledger import open_calls
 from ..journal.tool_errors import ToolErrors
 from ..journal.turn import SUBMITTED, Turn
 from ..json_values import plain_json, without_objects
+from ..keeping.sweeping import DONE, OWED, Sweeping, is_due
+from ..keeping.sweeping import Parts as SweepingParts
 from ..mcp.servers import McpServers
 from ..messages import UNSET, Message, Part, Unset, as_messages, copy_json
 from ..models.port import Model, OutputSchema
@@ -51,11 +53,11 @@ from ..prompt.views import Views
 from ..recovery.recover import RESTED, Recovery
 from ..recovery.trials import Trials
 from ..recovery.wake import Waking
-from ..session.attachments import read_attachment
 from ..session.compaction import SessionNews, SessionStatus
 from ..session.eviction import Evictor
 from ..session.eviction import Parts as EvictorParts
 from ..session.path_reader import Shape
+from ..session.queries import IS_KEPT
 from ..session.row_size import shortening_of
 from ..session.session import Session
 from ..session.sessions import MAIN, Sessions
@@ -66,8 +68,12 @@ from ..settings import check_call
 from ..store.port import Statement
 from ..tools.collect import ToolSource, client_tools_from, tools_of
 from ..tools.tool import Tool
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from ..turn.last_failure import Failure, LastFailure
+from ..workspace.paths import EVICTED_FOLDER, is_below, normal
+from ..workspace.port import WorkspaceLimits
+from ..workspace.queries import ANY as ANY_CONTENTS
+from ..workspace.workspace import ParentWorkspace
 from .cleaning import Cleaning
 from .configured import configured
 from .parts import AgentParts
@@ -106,6 +112,7 @@ class Chat:
         "_parts",
         "_sessions",
         "_sources",
+        "_sweeping",
         "_tools",
         "_windowed",
         "answers",
@@ -116,6 +123,7 @@ class Chat:
         "degradations",
         "door",
         "host",
+        "of_clear",
         "programmatic",
         "recovery",
         "requests",
@@ -132,13 +140,15 @@ class Chat:
         mcp: Callable[[], McpServers | None],
     ) -> None:
         self._parts, self.trials, self._mcp = parts, trials, mcp
+        self.of_clear: Callable[[], list[Statement]] = list
+        """What others store when the conversation is cleared."""
         words = ToolErrors(parts.store)
         views = Views(lambda: parts.hooks.agent)
         converter = Converter(
             words.of, lambda: shortening_of(parts.hooks.agent.shorten_old_messages), views.of
         )
         converter.left_out = parts.unreadable.tell_message
-        self.host = Host(
+        self.host = TurnHost(
             id=parts.id,
             store=parts.store,
             clock=parts.clock,
@@ -167,6 +177,7 @@ class Chat:
         self.continuations = Continuations(self.host, self.door, self.browser)
         self.programmatic = Programmatic(self.host, self.door, self.browser, self.answers, self.submissions)
         self.cleaning = Cleaning(parts.store, parts.background)
+        self._sweeping: Sweeping | None = None
         self.config: Any = None
         self.degradations: list[Degradation] = []
         """What went wrong at the start without keeping the agent from serving."""
@@ -205,6 +216,10 @@ class Chat:
         rested: list[str] = kept.get(RESTED, list[str]) or []
         await self.attempt("durable-work-recovery", self._waking(rested).wake())
         self.continuations.restore(kept.get("continuation", StoredContinuation))
+        if OWED in kept or (
+            is_due(kept.get(DONE, int), self.host.clock.now_ms()) and await self._has_files()
+        ):
+            self.sweeping.start(is_owed=OWED in kept)
 
     async def take_up(self, turn_id: str) -> None:
         """Take up one turn, which was released."""
@@ -356,6 +371,7 @@ class Chat:
         await host.session.refresh_system_prompt("cleared")
         host.feed.publish(Cleared())
         host.emit(MessageClear())
+        await self._after_clear()
         await self.submissions.skipped([row[0] for row in rows[0] if row[1] in SUBMITTED])
 
     async def _cleared(self) -> list[Any]:
@@ -369,6 +385,7 @@ class Chat:
             *host.last_failure.forget(),
             *self.browser.forget(),
             *self.trials.dropping(host.id),
+            *self.of_clear(),
         ]
         try:
             rows = await host.store.apply(commit)
@@ -377,6 +394,10 @@ class Chat:
             raise
         self.cleaning.ask(running)
         return rows
+
+    async def keeps(self, message_id: str) -> bool:
+        """True when a message is kept, in whichever session."""
+        return bool(await self.host.store.fetch(IS_KEPT, message_id))
 
     async def end_questions(self, tools: Collection[str], words: str) -> None:
         """End what calls of these tools ask people: nobody takes an answer any more. The model hears so."""
@@ -389,12 +410,39 @@ class Chat:
     # --- sessions
 
     @property
+    def sweeping(self) -> Sweeping:
+        """Deletes bytes of files that nothing names any more."""
+        parts = self._parts
+        self._sweeping = self._sweeping or Sweeping(
+            SweepingParts(
+                id=parts.id,
+                store=parts.store,
+                now=parts.clock.now_ms,
+                files=parts.own_files,
+                limits=self._limits,
+                save_value=parts.save_value,
+                background=parts.background,
+                scrub=lambda: self.cleaning.ask({}),
+            )
+        )
+        return self._sweeping
+
+    async def _has_files(self) -> bool:
+        return bool(await self.host.store.fetch(ANY_CONTENTS))
+
+    def _owes_sweep(self) -> Sequence[Statement]:
+        return self.sweeping.owed()
+
+    async def _after_clear(self) -> None:
+        await self.sweeping.after_clear()
+
+    @property
     def evictor(self) -> Evictor:
         """Takes heavy contents out of old messages."""
         host = self.host
         self._evictor = self._evictor or Evictor(
             EvictorParts(
-                clock=host.clock,
+                files=self._parts.own_files,
                 live=lambda: host.session,
                 setting=lambda: host.hooks.agent.media_eviction,
                 emit=host.emit,
@@ -418,6 +466,7 @@ class Chat:
                 live=lambda: host.session,
                 make=self.make_session,
                 switch=self.switch_session,
+                cleared=self._after_clear,
             )
         )
         return self._sessions
@@ -432,6 +481,7 @@ class Chat:
         host = self.host
         session = Session(host.store, now=host.clock.now_ms, id=id)
         session.tell_cut = self._tell_cut
+        session.when_cleared = self._owes_sweep
         budget = host.hooks.setting("hydration_byte_budget")
         session.limit_hydration(budget if math.isfinite(budget) and budget > 0 else math.inf)
         return await configured(host.hooks, session)
@@ -494,6 +544,7 @@ class Chat:
             [self.host.save_value("session", session.id or None), *self.host.last_failure.forget()]
         )
         self.host.converter.forget()
+        self.host.views.forget()
         try:
             await applied
         except BaseException:
@@ -572,6 +623,8 @@ class Chat:
         if not hooks.setting("include_workspace_tools"):
             return {}
         named = getattr_static(hooks.cls, "workspace", OWN_WORKSPACE)
+        if isinstance(named, ParentWorkspace):
+            named = hooks.agent.workspace
         return tools_of_agents(
             bash_of(hooks.setting("workspace_bash")), is_once=named is OWN_WORKSPACE or is_stored(named)
         )
@@ -598,7 +651,15 @@ class Chat:
 
     async def read_attachment(self, path: str) -> bytes | None:
         """A file that left its message."""
-        return await read_attachment(self.host.store, path)
+        try:
+            where = normal(path)
+            return await self._parts.own_files().read(where) if is_below(where, EVICTED_FOLDER) else None
+        except WorkspaceError:
+            return None  # no path, or a folder
+
+    def _limits(self) -> WorkspaceLimits:
+        workspace = self.host.hooks.agent.workspace
+        return workspace.limits if is_stored(workspace) else WorkspaceLimits()
 
     # --- configuration
 

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..address import Address, check_name, check_place, kebab
+from ..browser.browsers import Browsers
 from ..children import queries as child_queries
 from ..children.declared import with_children
 from ..children.parts import Child, Kin
@@ -39,6 +40,7 @@ from ..errors import (
 from ..fibers import queries as fiber_queries
 from ..journal import queries as turn_queries
 from ..journal.feed import Cleared, FeedEvent, HistoryChanged, MessageUpdated, TurnEnded, TurnStarted
+from ..keeping.objects import erase_objects
 from ..limits import Limits
 from ..mcp.places import Network, Place
 from ..mcp.shared import SharedServers
@@ -49,17 +51,18 @@ from ..observe.events import Audit, Destroy, EventBody, Released, SetAside, Task
 from ..recovery import suspects
 from ..recovery.suspects import Suspect
 from ..recovery.trials import Trial, Trials
-from ..sandbox.sandboxes import Sandboxes
 from ..schedules import alarm_queries, job_queries
 from ..store.port import Store
 from ..tasks import begin
 from ..turn.ending import SEGMENT_GRACE_MS
+from ..turn.host import Leaves
 from . import cleaning, queries
 from .actor import Actor
 from .claims import Claims
 from .erasing import erased, rows_erased
 from .introduced import Introduced
 from .retention import Retention
+from .sandboxes import Sandboxes
 from .waker import Waker
 
 __all__ = ["Directory", "new_id"]
@@ -126,12 +129,13 @@ class Directory:
             mcp_servers or {}, network, store=store, clock=clock, tell=lambda failed: bus.emit("", "", failed)
         )
         """The MCP servers that every agent may use."""
-        self._sandboxes = Sandboxes()
+        self._sandboxes, self._browsers = Sandboxes(), Browsers()
         self._parts |= {
             "network": network,
             "shared_servers": self.shared_servers,
             "kin": self._kin(handle),
             "sandboxes": self._sandboxes,
+            "browsers": self._browsers,
         }
         self.store, self._clock, self._bus = store, clock, bus
         self.membership = membership
@@ -177,6 +181,7 @@ class Directory:
                 job_queries.LEFT,
                 child_queries.LEFT,
                 child_queries.OWED,
+                queries.TO_SWEEP,
             ),
             rank=self.trials.rank,
             elsewhere=membership.elsewhere if membership is not None else None,
@@ -244,7 +249,7 @@ class Directory:
             handle=handle or (lambda cls, address: address),
             reach=known,
             child=child,
-            exists=self.exists,
+            exists=self._is_known,
             evict=self.evict,
             erase=self.erase,
         )
@@ -409,6 +414,14 @@ class Directory:
             is_there = bool(await self.store.fetch(queries.IS_KNOWN, key.id))
             if key not in self._leaving:
                 return is_there
+
+    async def _is_known(self, key: Address) -> bool:
+        """True when an agent is among those that are listed: one that was only looked at since it was deleted
+        is none, though it is in memory. Whoever is erasing it is waited for."""
+        self._check_open()
+        while (leaving := self._leaving.get(key) or self._ending_above(key)) is not None:
+            await asyncio.wait([leaving])
+        return bool(await self.store.fetch(queries.IS_KNOWN, key.id))
 
     async def _run_due(self, address: Address) -> None:
         """Reach an agent whose time has come. What is due is part of a start that was made for it."""
@@ -690,7 +703,7 @@ class Directory:
 
         async def stop() -> None:
             actor = await start
-            await actor.stop(grace)
+            await actor.stop(grace, "alone")
             await self.trials.undo_all(actor.id)  # cut on purpose
             await self._claims.give_back(key, actor.fence)
 
@@ -768,7 +781,8 @@ class Directory:
             # Only what is durable is told: those who hear of it stay away for good.
             for actor in actors:
                 if actor.sockets is not None:
-                    actor.sockets.close_all(*closing)
+                    tell = actor.sockets.close_all if closing is RESTART else actor.sockets.erased
+                    tell(*closing)
         # Not by whoever asked: that may have been the agent itself, which is gone.
         scrub = begin(self.store.scrub(patience=patience), "overwriting what was erased", tell=self._tell)
         self._scrubs.add(scrub)
@@ -779,6 +793,9 @@ class Directory:
         for (id,) in await self.store.fetch(queries.MEMBERS, key.id):
             self.trials.forget(id)
             await self.trials.undo_all(id)  # what is on its way about it comes first
+        below = await self.store.fetch(queries.BELOW, key.id)
+        members = dict([(key.id, key.cls_name), *((row[0], row[1]) for row in below)])
+        await erase_objects(self.store, list(members.items()), self.classes)
         is_claimed = fence.claim is not None and not key.parents
         rows = rows_erased(await fence.apply_last(erased(key.id, is_claimed=is_claimed)))
         self._emit(key, audit)
@@ -792,12 +809,12 @@ class Directory:
         """Stop an agent that shall write nothing any more."""
         if actor.sockets is not None:
             actor.sockets.hear_no_more()
-        await self._stopped(actor)
+        await self._stopped(actor, "erased")
         actor.fence.shut()
 
-    async def _stopped(self, actor: Actor) -> None:
+    async def _stopped(self, actor: Actor, leaves: Leaves = "alone") -> None:
         """Stop an agent that is not waited for longer than a moment."""
-        stopping = asyncio.ensure_future(actor.stop(0))
+        stopping = asyncio.ensure_future(actor.stop(0, leaves))
         await asyncio.wait([stopping], timeout=STOPPING)
         if not stopping.done():
             log.warning("%s is gone while something of it does not stop; it can write nothing", actor.id)
@@ -830,6 +847,7 @@ class Directory:
         await asyncio.gather(*starting, return_exceptions=True)
         await self.shared_servers.close()
         await self._sandboxes.close()
+        await self._browsers.close()
         await self.trials.undo_all()
         self._claims.retire_all()
         await self._give_all_back()

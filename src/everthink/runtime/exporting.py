@@ -10,12 +10,13 @@ is a few rows, however long the conversation. The format is described in docs/st
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ..address import Address
+from ..keeping.objects import objects_of, pieces_of
 from ..store.migrate import Table, tables_of
 from ..store.port import Migration, Row, Statement, Store
 from .queries import BELOW, address_of
@@ -45,7 +46,7 @@ _KINDS = {
     "sessions": "session",
     "blocks": "block",
     "entries": "entry",
-    "attachments": "attachment",
+    "attachments": "attachment",  # of databases that were not opened since
     "turns": "turn",
     "segments": "segment",
     "calls": "call",
@@ -175,16 +176,31 @@ def has_families(migrations: Sequence[Migration]) -> bool:
     return any("parent" in table.columns for table in tables_of(migrations) if table.name == "agents")
 
 
-async def exported(store: Store, address: Address, *, now: int) -> AsyncIterator[dict[str, Any]]:
+async def exported(
+    store: Store, address: Address, *, now: int, classes: Mapping[str, type[Any]]
+) -> AsyncIterator[dict[str, Any]]:
     """The lines of an agent and of all below it. What changes meanwhile is seen as it was before or after the
-    change."""
+    change. `classes` say where contents are that are in no row."""
     yield header(address, schema=MIGRATIONS[-1].number, now=now)
-    async for line in _lines(store, address.id):
+    async for line in _whole(store, address, classes):
         yield line
     for child in below(address, await store.fetch(BELOW, address.id)):
         yield child_header(child)
-        async for line in _lines(store, child.id):
+        async for line in _whole(store, child, classes):
             yield of_child(child, line)
+
+
+async def _whole(
+    store: Store, address: Address, classes: Mapping[str, type[Any]]
+) -> AsyncIterator[dict[str, Any]]:
+    """The lines of an agent, those of contents with their bytes."""
+    objects = objects_of(classes.get(address.cls_name), address.id)
+    async for line in _lines(store, address.id):
+        if objects is not None and line["kind"] == "content" and line["place"] == "object":
+            async for piece in pieces_of(objects, line):
+                yield piece
+        else:
+            yield line
 
 
 async def _lines(store: Store, agent: str) -> AsyncIterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..clock import Clock
 from ..hooks.runner import HookRunner
@@ -16,6 +16,9 @@ from ..limits import Limits
 from ..observe.events import EventBody
 from ..store.port import AgentStore, Statement
 from .unreadable import UnreadableRows
+
+if TYPE_CHECKING:
+    from ..workspace.stored import StoredFiles
 
 __all__ = ["AgentParts"]
 
@@ -38,3 +41,5 @@ class AgentParts:
     background: Callable[[Awaitable[Any]], None]
     """Keeps a task alive until it ends; what it raises is logged."""
     unreadable: UnreadableRows
+    own_files: Callable[[], StoredFiles]
+    """The files in its own rows, whatever its workspace is."""

@@ -21,8 +21,10 @@ __all__ = [
     "MEMBERS",
     "RECOVERY",
     "SEEN",
+    "SWEEPS",
     "TABLES",
     "TO_CONTINUE",
+    "TO_SWEEP",
     "VALUES",
     "address_of",
     "below",
@@ -68,6 +70,11 @@ FAMILIES = (
     "CREATE INDEX agents_by_parent ON agents (parent, class, name) WHERE parent IS NOT NULL",
     "CREATE INDEX agents_by_root ON agents (root) WHERE root IS NOT NULL",
 )
+
+# Migration 22: agents whose cleared conversations left bytes (keeping/sweeping.py) are found at start-up.
+SWEEPS = ("CREATE INDEX kv_sweeping ON kv (agent) WHERE name = 'sweep'",)
+
+TO_SWEEP = "SELECT agent FROM kv WHERE name = 'sweep'"
 
 TO_CONTINUE = "SELECT agent FROM kv WHERE name = 'continuation'"
 IS_TO_CONTINUE = "SELECT 1 FROM kv WHERE agent = ? AND name = 'continuation'"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..children import queries as children
 from ..cluster import queries as cluster
+from ..codemode import queries as codemode
 from ..context import queries as context
 from ..fibers import queries as fibers
 from ..journal import queries as turn
@@ -49,4 +50,8 @@ MIGRATIONS = (
     Migration(17, "families", (*runtime.FAMILIES, *children.TABLES)),
     Migration(18, "files", workspace.TABLES),
     Migration(19, "the order of paths", workspace.BYTE_ORDER, only="postgres"),
+    Migration(20, "code that calls tools", codemode.TABLES),
+    Migration(21, "attachments are files", attachments.MOVED["sqlite"], only="sqlite"),
+    Migration(22, "attachments are files", attachments.MOVED["postgres"], only="postgres"),
+    Migration(23, "one place for files", (*attachments.DROPPED, *runtime.SWEEPS)),
 )

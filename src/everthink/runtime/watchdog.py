@@ -25,7 +25,7 @@ from types import FrameType
 from typing import Any
 
 from ..observe.events import LoopBlocked
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from .actor import Actor
 
 __all__ = ["Held", "Watchdog", "held_by"]
@@ -204,7 +204,7 @@ def _agent_in(frame: FrameType) -> str | None:
     for name in ("self", "host", "actor"):
         one: Any = frame.f_locals.get(name)
         owner: Any = getattr(one, "_home", one)
-        if isinstance(owner, Actor | Host):
+        if isinstance(owner, Actor | TurnHost):
             return owner.id
     return None
 

@@ -9,85 +9,114 @@ child.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from ..messages import encode_json
 from ..words import said as on_one_line
 from .braces import MOST_WORDS, too_many_words
 from .checks import refusal
-from .child import CannotStart, Child
-from .pool import Pool
-from .port import Host, Isolation, Job, Language, NoHost, Outcome
-from .running import NOTHING_WRITTEN, OVER_LIMIT, NotBegun, Run
+from .child import Call, Child, Done
+from .engine import ChildSandbox
+from .port import Host, Isolation, Job, Language
+from .running import NO_MEMORY, OVER_LIMIT, TIMED_OUT, Ended, Run
 
-__all__ = ["BashSandbox"]
+__all__ = ["BashRun", "BashSandbox"]
 
-CHILDREN = 3
-"""So many are tried for a script that has not begun: one that rested may have been killed meanwhile."""
+BAD_SYNTAX = 2
+"""The exit code of a script that cannot be read."""
 
 
-class BashSandbox:
+class BashSandbox(ChildSandbox):
     """Runs bash scripts in locked child processes, which are kept warm. `check` says whether it can here."""
 
     languages: frozenset[Language] = frozenset({"bash"})
     isolation: Isolation = "interpreter"
+    name = "bash"
 
-    def __init__(self, *, most: int = 2, jobs_each: int = 200, idle_after: float = 60.0) -> None:
-        """At most so many scripts run at once, in children that each run so many and end when they idle."""
-        self._pool = Pool(_start, most=most, jobs_each=jobs_each, idle_after=idle_after)
+    async def _start(self, memory: int) -> Child:
+        return await Child.start("bash_guest", ("bashkit",), memory=memory)
 
-    @property
-    def pids(self) -> list[int]:
-        """The child processes that are there."""
-        return self._pool.pids
+    def _memory(self, job: Job) -> int:
+        """The files are there as they came, in the tree, and as they go."""
+        return job.limits.memory + 3 * job.limits.tree_bytes
 
-    async def check(self) -> str | None:
-        """Why no script can run here; `None` when one just did."""
-        outcome = await self.run(Job(language="bash", source="jq -n 40+2"), NoHost())
-        if outcome.stdout == "42\n":
-            return None
-        return outcome.error or f"A script answered {outcome.stdout!r} in the place of 42."
+    def _run(self, child: Child, job: Job, host: Host) -> Run:
+        return BashRun(child, job, host)
 
-    async def held(self) -> dict[str, str]:
-        """The steps with which a child is locked in: "" for those that hold, else why not."""
-        async with self._pool.lent(_memory(Job(language="bash", source=""))) as child:
-            return child.held
+    def _refusal(self, job: Job) -> str | None:
+        if job.language != "bash":
+            return f"{job.language} is not run here, only bash. Nothing was run."
+        if (word := too_many_words(job.source)) is not None:
+            return (
+                f"{on_one_line(word, 80)} stands for more than {MOST_WORDS:,} words,"
+                " and so many are not expanded here. Nothing was run."
+                " Use `seq`, or a loop that counts: for ((i = 1; i <= n; i++))."
+            )
+        return refusal(job)
 
-    async def run(self, job: Job, host: Host) -> Outcome:
-        """Run a script to its end."""
-        if (refused := _refusal(job)) is not None:
-            return Outcome(status="failed", error=refused, exit_code=OVER_LIMIT)
-        gone = ""
-        for _ in range(CHILDREN):
-            try:
-                async with self._pool.lent(_memory(job)) as child:
-                    return await Run(child, job, host).outcome()
-            except CannotStart as error:
-                return Outcome(status="failed", error=f"bash cannot run here. {error}")
-            except NotBegun as error:
-                gone = str(error)
-        return Outcome(
-            status="crashed", error=f"The sandbox died before the script began: {gone}. {NOTHING_WRITTEN}"
-        )
-
-    async def aclose(self) -> None:
-        """End all children."""
-        await self._pool.aclose()
+    def _probe(self) -> Job:
+        return Job(language="bash", source="jq -n 40+2")
 
 
-async def _start(memory: int) -> Child:
-    return await Child.start("bash_guest", "bashkit", memory=memory)
+class BashRun(Run):
+    """One bash script in a child."""
+
+    def asked(self) -> dict[str, Any]:
+        """Functions of the host are commands."""
+        return {"commands": self._job.commands}
+
+    def names(self) -> Sequence[str]:
+        """The commands of the job."""
+        return self._job.commands
+
+    def arguments(self, call: Call, body: bytes) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """What was on the command line, what came through the pipe, and where."""
+        return call.args, {"stdin": call.stdin, "cwd": call.cwd}
+
+    def answer(self, value: Any) -> tuple[dict[str, Any], bytes]:
+        """What the command prints."""
+        return {"value": as_result(value)}, b""
+
+    def ending(self, done: Done) -> Ended:
+        """How it ended, as bash says it: in words on standard error and with an exit code."""
+        status, words, exit_code = self._read(done)
+        if words is not None:
+            self.tell(words)
+        return status, None if status == "done" else words, exit_code
+
+    def _read(self, done: Done) -> Ended:
+        problem, exit_code = on_one_line(done.error or ""), (done.exit or 0) & 255
+        if self._calls_beyond:
+            return "calls", self.too_many_calls(), OVER_LIMIT
+        if done.stopped == "cpu":
+            return "timeout", self.too_long("cpu"), TIMED_OUT
+        if "execution timeout" in problem:
+            return "timeout", self.too_long("wall"), TIMED_OUT
+        if "memory limit" in problem or "budget exhausted" in problem:
+            return "memory", f"{self.too_much_memory()} ({problem})", NO_MEMORY
+        if problem.startswith("parse error"):
+            return "done", problem, BAD_SYNTAX
+        if "limit exceeded" in problem or " exceeded (" in problem:
+            return "failed", f"The script went over a limit of bash here ({problem}).", OVER_LIMIT
+        if problem:
+            return "failed", problem, exit_code or 1
+        return "done", None, exit_code
+
+    def tell(self, words: str) -> None:
+        """As bash does."""
+        self.take("stderr", f"bash: {words}\n".encode())
 
 
-def _memory(job: Job) -> int:
-    """What a child needs: the files are there as they came, in the tree, and as they go."""
-    return job.limits.memory + 3 * job.limits.tree_bytes
-
-
-def _refusal(job: Job) -> str | None:
-    if job.language != "bash":
-        return f"{job.language} is not run here, only bash. Nothing was run."
-    if (word := too_many_words(job.source)) is not None:
-        return (
-            f"{on_one_line(word, 80)} stands for more than {MOST_WORDS:,} words,"
-            " and so many are not expanded here. Nothing was run."
-            " Use `seq`, or a loop that counts: for ((i = 1; i <= n; i++))."
-        )
-    return refusal(job)
+def as_result(value: Any) -> dict[str, Any]:
+    """What a command prints, and its exit code: a text as it is, what is said in full, or JSON."""
+    result: dict[str, Any] = {"stdout": "", "stderr": "", "exit_code": 0}
+    if value is None:
+        return result
+    if isinstance(value, str):
+        return result | {"stdout": value}
+    if isinstance(value, Mapping) and value and cast("Mapping[str, Any]", value).keys() <= result.keys():
+        said = result | dict(cast("Mapping[str, Any]", value))
+        if all(isinstance(said[name], type(result[name])) for name in result):
+            return said | {"exit_code": int(said["exit_code"]) & 255}
+    return result | {"stdout": f"{encode_json(value).decode()}\n"}

@@ -1,111 +1,35 @@
 """What runs in the child: bash scripts, one at a time, over files in memory.
 
-    host --job, answer, stop--> standard input  standard output --ready, begun, out, call, over, done--> host
+    guest.py --a job--> Run: a tree, an interpreter --what differs--> guest.py
 
 Started by child.py as a program of its own: the standard library, bashkit, and the modules beside this one
-that need nothing else. Rights are given up before the first script is seen. Nothing here is a promise to the
-host, which checks every frame; what is bounded here is bounded so that a script is told.
+that need nothing else. Nothing here is a promise to the host; what is bounded here is bounded so that a
+script is told.
 """
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import json
-import os
 import posixpath
 import shlex
-import sys
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from .frames import PREFIX, lengths, packed
-from .lock import lock_down
+from . import guest
+from .guest import Guest, Output, Refused, Running, Watch, Wire, collected, with_parents
 
 COMMANDS = 100_000
 """Commands, and rounds of one loop. bashkit has the same for a whole session, where it cannot be raised."""
 LONGEST_INPUT = 1_000_000
 """Bytes that a command of the host may be given through a pipe."""
-_PART = 32_768
-"""Bytes of output in one frame, at most."""
-_LOOK = 0.05
-"""Seconds between looks at the work that was done."""
-_LATE = 2.0
-"""Seconds of work after which a script that was told to stop is given up."""
 _INPUT = "/dev/.stdin"
 _MOST_LINKS = 40
 
 
-class Refused(Exception):
-    """The host does not do what a command asks."""
-
-
-class Wire:
-    """Both pipes."""
-
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
-        self._asked = 0
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-
-    def send(self, head: dict[str, Any], *parts: bytes) -> None:
-        """Write a frame. Whoever reads too slowly makes us wait."""
-        view = memoryview(packed(json.dumps(head).encode(), parts))
-        while view:
-            view = view[os.write(1, view) :]
-
-    async def receive(self) -> tuple[dict[str, Any], memoryview]:
-        """The next frame of the host."""
-        head, body = lengths(await self._reader.readexactly(PREFIX))
-        said = json.loads(await self._reader.readexactly(head))
-        return said, memoryview(await self._reader.readexactly(body))
-
-    async def ask(self, **asked: Any) -> Any:
-        """Call the host, and wait for its answer."""
-        self._asked += 1
-        number = self._asked
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        self.send({"t": "call", "id": number, **asked})
-        return await answer
-
-    def answered(self, said: dict[str, Any]) -> None:
-        """Hand an answer to whoever waits for it."""
-        answer = self._waiting.pop(said["id"], None)
-        if answer is None or answer.done():
-            return
-        if "refused" in said:
-            answer.set_exception(Refused(said["refused"]))
-        else:
-            answer.set_result(said.get("value"))
-
-    def forget(self) -> None:
-        """Nobody waits any more."""
-        for answer in self._waiting.values():
-            answer.cancel()
-        self._waiting.clear()
-
-
-class Output:
-    """One stream of a script: the beginning goes to the host, the rest is counted."""
-
-    def __init__(self, wire: Wire, stream: str, most: int) -> None:
-        self._wire, self._stream, self._room = wire, stream, most
-        self.dropped = 0
-
-    async def write(self, data: bytes) -> None:
-        """Take what the script has written."""
-        kept, self._room = data[: self._room], self._room - min(len(data), self._room)
-        self.dropped += len(data) - len(kept)
-        for start in range(0, len(kept), _PART):
-            self._wire.send({"t": "out", "stream": self._stream}, kept[start : start + _PART])
-
-
-class Run:
+class Run(Running):
     """One job."""
 
-    def __init__(self, wire: Wire, job: dict[str, Any], body: memoryview) -> None:
-        self._wire, self._job = wire, job
+    def __init__(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> None:
+        self._wire, self._watch, self._job = wire, watch, job
         self._sent: dict[str, memoryview] = {}
         self._input = bytes(body[: job["stdin"]])
         place = job["stdin"]
@@ -149,15 +73,15 @@ class Run:
         stderr = Output(self._wire, "stderr", limits["output"])
         source = f"exec <{_INPUT}; {job['source']}" if self._input else job["source"]
         self._stop = bash.cancel
-        began = time.process_time()
-        watch = asyncio.create_task(self._watch(began, limits["cpu"]))
+        self._watch.begin(limits["cpu"], self.stop)
         try:
-            ended = await bash.execute(source, stdout=stdout.write, stderr=stderr.write)
+            ended = await bash.execute(source, stdout=_writes(stdout), stderr=_writes(stderr))
+            worked_too_long = self._watch.is_over
         finally:
-            watch.cancel()
+            self._watch.end()
             self._stop = lambda: None
             self._wire.forget()
-        if ended.error and time.process_time() - began > limits["cpu"]:
+        if ended.error and worked_too_long:
             self._stopped = self._stopped or "cpu"  # another limit was a moment earlier
         head, parts = self._changes(tree)
         head |= {"exit": ended.exit_code, "error": ended.error, "stopped": self._stopped}
@@ -169,7 +93,7 @@ class Run:
         given = {*job["folders"], *(path.rpartition("/")[0] for path in self._sent)} - {"", "/"}
         if not given & {"/home", "/home/user"}:
             tree.remove("/home", recursive=True)
-        self._hidden = set(_paths(tree)) - _with_parents(job["folders"], self._sent) - self._sent.keys()
+        self._hidden = set(_paths(tree)) - with_parents(job["folders"], self._sent) - self._sent.keys()
         path = "/"
         try:
             for path in sorted(given):
@@ -195,31 +119,17 @@ class Run:
                     )
                     return 1
             try:
-                answer = await self._wire.ask(
-                    name=name,
-                    args=list(context.argv),
-                    stdin=given.decode(errors="replace"),
-                    cwd=context.cwd,
-                )
+                asked = {"args": list(context.argv), "stdin": given.decode(errors="replace")}
+                answer, _ = await self._wire.ask({"name": name, "cwd": context.cwd, **asked})
             except Refused as refused:
                 await context.stderr.write(f"{name}: {refused}\n".encode())
                 return 1
-            await context.stdout.write(answer["stdout"].encode())
-            await context.stderr.write(answer["stderr"].encode())
-            return answer["exit_code"]
+            result = answer["value"]
+            await context.stdout.write(result["stdout"].encode())
+            await context.stderr.write(result["stderr"].encode())
+            return result["exit_code"]
 
         return run
-
-    async def _watch(self, began: float, cpu: float) -> None:
-        """Stop a script that has worked for too long, and say so when it does not stop."""
-        while True:
-            await asyncio.sleep(_LOOK)
-            worked = time.process_time() - began
-            if worked > cpu:
-                self.stop("cpu")
-            if worked > cpu + _LATE:
-                self._wire.send({"t": "over", "limit": "cpu"})
-                return
 
     def _changes(self, tree: Any) -> tuple[dict[str, Any], list[bytes]]:
         """What differs from what was sent. A loop and no recursion: a cycle would keep the interpreter."""
@@ -237,10 +147,10 @@ class Run:
                     continue
                 if kind == "directory":
                     todo.append(path)
-                    if self._is_collected(path):
+                    if collected(job, path):
                         folders.append(path)
                     continue
-                if not self._is_collected(path):
+                if not collected(job, path):
                     found.add(path)
                     continue
                 if kind == "file" and entry["metadata"]["size"] > limits["file_bytes"]:
@@ -261,14 +171,11 @@ class Run:
                     return {"over": "tree_bytes"}, []
                 if len(changed) > limits["files"]:
                     return {"over": "files"}, []
-        new = set(folders) - _with_parents(job["folders"], self._sent)
+        new = set(folders) - with_parents(job["folders"], self._sent)
         if len(changed) + len(new) > limits["files"]:
             return {"over": "files"}, []
-        gone = [path for path in self._sent if path not in found and self._is_collected(path)]
+        gone = [path for path in self._sent if path not in found and collected(job, path)]
         return {"changed": changed, "deleted": gone, "folders": folders}, parts
-
-    def _is_collected(self, path: str) -> bool:
-        return any(top == "/" or path == top or path.startswith(f"{top}/") for top in self._job["collect"])
 
 
 def _content(tree: Any, path: str, kind: str) -> bytes | None:
@@ -297,57 +204,28 @@ def _paths(tree: Any) -> Iterator[str]:
                 todo.append(path)
 
 
-def _with_parents(folders: list[str], files: dict[str, memoryview]) -> set[str]:
-    known: set[str] = set()
-    for path in (*folders, *(path.rpartition("/")[0] for path in files)):
-        while path and path not in known:
-            known.add(path)
-            path = path.rpartition("/")[0]
-    return known
+def _writes(output: Output) -> Callable[[bytes], Coroutine[Any, Any, None]]:
+    async def write(data: bytes) -> None:
+        output.write(data)
+
+    return write
 
 
-async def serve(memory: int, parent: int) -> None:
-    """Give up all rights, say which are gone, then run jobs until the host closes the pipe."""
-    reader = asyncio.StreamReader(limit=1 << 20)
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb", 0))
-    wire = Wire(reader)
-    from bashkit import Bash
+class _Bash(Guest):
+    """bashkit."""
 
-    held = lock_down(memory=memory, parent=parent)
-    warm = await Bash().execute("jq -n 1 | cat")
-    wire.send({"t": "ready", "held": held, "warm": warm.stdout})
-    gc.collect()
-    gc.freeze()
-    run: Run | None = None
-    working: asyncio.Task[None] | None = None
-    while True:
-        try:
-            said, body = await wire.receive()
-        except asyncio.IncompleteReadError:
-            os._exit(0)  # nobody is there any more
-        if said["t"] == "job":
-            run = Run(wire, said, body)
-            wire.send({"t": "begun"})
-            working = asyncio.create_task(_work(wire, run))
-        elif said["t"] == "answer":
-            wire.answered(said)
-        elif said["t"] == "stop" and run is not None and working is not None and not working.done():
-            run.stop("host")
-        del body
+    def load(self) -> None:
+        import bashkit  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
+    async def warm(self) -> None:
+        from bashkit import Bash
 
-async def _work(wire: Wire, run: Run) -> None:
-    try:
-        head, parts = await run.outcome()  # by now the interpreter is gone, and its descriptors with it
-        wire.send({"t": "done", **head}, *parts)
-    except MemoryError:
-        wire.send({"t": "over", "limit": "memory"})
-    except Exception as error:  # noqa: BLE001 - the host is told, whatever it is
-        wire.send({"t": "done", "refused": f"{type(error).__name__}: {error}"[:500]})
-    gc.collect()
+        await Bash().execute("jq -n 1 | cat")
+
+    def job(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> Run:
+        return Run(wire, watch, job, body)
 
 
 def main() -> None:
     """Run as the program that a child is."""
-    asyncio.run(serve(memory=int(sys.argv[1]), parent=int(sys.argv[2])))
+    guest.main(_Bash())

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from .child import Done, Gone
 from .port import Job
 
-__all__ = ["BroughtBack", "brought_back", "parents_of", "refusal"]
+__all__ = ["LONGEST_SOURCE", "BroughtBack", "brought_back", "parents_of", "refusal"]
 
 LONGEST_PATH = 4_096
 LONGEST_SOURCE = 1_000_000
 LONGEST_NAME = 255
 _COMMAND = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_FUNCTION = re.compile(r"(?!__)[A-Za-z_]\w{0,63}(?:\.(?!__)[A-Za-z_]\w{0,63}){0,3}", re.A)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _KEPT = "Nothing was run."
 
@@ -67,6 +68,9 @@ def _misnamed(job: Job) -> str | None:
     for name in job.commands:
         if not _COMMAND.fullmatch(name):
             return f"{name!r} cannot be the name of a command. {_KEPT}"
+    for name in job.names:
+        if not _FUNCTION.fullmatch(name):
+            return f"{name!r} cannot be the name of a function. {_KEPT}"
     for name, value in job.env.items():
         if not _VARIABLE.fullmatch(name) or "\0" in value:
             return f"{name!r} cannot be a variable of the environment. {_KEPT}"

@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from collections import deque
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Literal, TextIO
 
@@ -25,7 +26,7 @@ from ..programs import logged
 from .frames import PREFIX, lengths, packed
 from .lock import NEEDED, unsupported
 
-__all__ = ["Begun", "Call", "CannotStart", "Child", "Done", "Gone", "Out", "Over", "Ready", "Said"]
+__all__ = ["BOOT", "Begun", "Call", "CannotStart", "Child", "Done", "Gone", "Out", "Over", "Ready", "Said"]
 
 log = logging.getLogger("everthink.sandbox")
 
@@ -34,11 +35,11 @@ STARTING = 30.0
 LONGEST_HEAD = 16 * 1024 * 1024
 """Bytes of the JSON of one frame: paths, and what a command is given."""
 
-_BOOT = """
+BOOT = """
 import sys, types
 folder, libraries, guest = sys.argv[1:4]
 del sys.argv[1:4]
-sys.path.append(libraries)
+sys.path.extend(libraries.splitlines())
 package = types.ModuleType("sandboxed")
 package.__path__ = [folder]
 sys.modules["sandboxed"] = package
@@ -60,7 +61,6 @@ class Ready(msgspec.Struct, tag_field="t", tag="ready"):
     """It has given up its rights: each step with what went wrong, "" for those that hold."""
 
     held: dict[str, str]
-    warm: str = ""
 
 
 class Begun(msgspec.Struct, tag_field="t", tag="begun"):
@@ -74,7 +74,7 @@ class Out(msgspec.Struct, tag_field="t", tag="out"):
 
 
 class Call(msgspec.Struct, tag_field="t", tag="call"):
-    """A guest asks the host."""
+    """A guest asks the host. A command is in here; the arguments of a function are behind it, as JSON."""
 
     id: int
     name: str
@@ -90,10 +90,15 @@ class Over(msgspec.Struct, tag_field="t", tag="over"):
 
 
 class Done(msgspec.Struct, tag_field="t", tag="done"):
-    """A job has ended; the contents of the changed files are behind it."""
+    """A job has ended; the contents of the changed files are behind it, and after them its value."""
 
     exit: int | None = None
     error: str | None = None
+    """What the engine says of it."""
+    raised: str | None = None
+    """An exception that nobody caught."""
+    value: int | None = None
+    """Bytes of its value in JSON."""
     refused: str | None = None
     stopped: str | None = None
     dropped: int = 0
@@ -135,20 +140,17 @@ class Child:
         return self._process.returncode is None
 
     @classmethod
-    async def start(cls, guest: str, library: str, *, memory: int) -> Child:
-        """Start a guest that needs a library, and wait until it has given up its rights."""
+    async def start(cls, guest: str, libraries: Sequence[str], *options: str, memory: int) -> Child:
+        """Start a guest that needs libraries, and wait until it has given up its rights."""
         if (problem := unsupported()) is not None:
             raise CannotStart(problem)
-        found = importlib.util.find_spec(library)
-        if found is None or found.origin is None:
-            raise CannotStart(f"It needs {library}, which is not installed: pip install 'everthink[sandbox]'")
-        libraries = os.path.dirname(os.path.dirname(found.origin))
+        folders = "\n".join(dict.fromkeys(_folder(library) for library in libraries))
         said: deque[str] = deque(maxlen=5)
         with ExitStack() as stack:
             errors = stack.enter_context(logged(log, f"sandbox {guest}", said.append))
             process = await _started(
-                *("-I", "-S", "-c", _BOOT, os.path.dirname(__file__), libraries, guest),
-                *(str(memory), str(os.getpid())),
+                *("-I", "-S", "-c", BOOT, os.path.dirname(__file__), folders, guest),
+                *(str(memory), str(os.getpid()), *options),
                 errors=errors,
             )
             child = cls(process, stack, said)
@@ -219,6 +221,13 @@ class Child:
                 pass
         await self._process.wait()
         self._stack.close()
+
+
+def _folder(library: str) -> str:
+    found = importlib.util.find_spec(library)
+    if found is None or found.origin is None:
+        raise CannotStart(f"It needs {library}, which is not installed: pip install 'everthink[sandbox]'")
+    return os.path.dirname(os.path.dirname(found.origin))
 
 
 async def _started(*args: str, errors: TextIO) -> asyncio.subprocess.Process:

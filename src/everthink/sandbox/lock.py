@@ -16,11 +16,26 @@ import platform
 import signal
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from .syscalls import CLONE, CLONE3, DENIED, PRCTL, SECCOMP, TGKILL
+from .syscalls import CLONE, CLONE3, DENIED, PRCTL, SECCOMP, TGKILL, TO_BEGIN, Numbers
 
-__all__ = ["NEEDED", "NOBODY", "lock_down", "unsupported"]
+__all__ = [
+    "NEEDED",
+    "NOBODY",
+    "become",
+    "die_with",
+    "filter_of",
+    "killed_first",
+    "landlock",
+    "landlock_version",
+    "lock_down",
+    "may_become_another",
+    "no_new_privileges",
+    "only_if",
+    "seccomp",
+    "unsupported",
+]
 
 NOBODY = 65_534
 """The user that a child of root becomes."""
@@ -54,22 +69,24 @@ def unsupported() -> str | None:
     return None
 
 
-def lock_down(*, memory: int, parent: int) -> dict[str, str]:
+def lock_down(*, memory: int, parent: int, program: Sequence[str] = ()) -> dict[str, str]:
     """Give up every right that can be given up. Each step with what went wrong; "" for those that hold.
 
     `memory` is in bytes, beyond what this process has by now; `parent` the process that it must not outlive.
+    `program`: this process becomes another one next. These files, and what is in these folders, it may read
+    and run; where the kernel has no Landlock, it may read what its user may.
     """
     if (problem := unsupported()) is not None:
         return dict.fromkeys(NEEDED, problem)
     steps: dict[str, Callable[[], str]] = {
         "one thread": _one_thread,
-        "memory first": _killed_first,
+        "memory first": killed_first,
         "limits": lambda: _limits(memory),
         "user": _become_nobody,
-        "parent": lambda: _die_with(parent),
-        "no new privileges": lambda: _prctl(_SET_NO_NEW_PRIVS, 1),
-        "landlock": _landlock,
-        "seccomp": _seccomp,
+        "parent": lambda: die_with(parent),
+        "no new privileges": no_new_privileges,
+        "landlock": lambda: landlock(program),
+        "seccomp": lambda: _seccomp(TO_BEGIN if program else frozenset()),
     }
     return {name: _tried(step) for name, step in steps.items()}
 
@@ -86,7 +103,7 @@ def _one_thread() -> str:
     return "" if count == 1 else f"{count} threads run already"
 
 
-def _killed_first() -> str:
+def killed_first() -> str:
     """When the machine has no memory left, the kernel takes this process and not the server."""
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
@@ -106,7 +123,7 @@ def _limits(memory: int) -> str:
         resource.RLIMIT_FSIZE: 0,
         resource.RLIMIT_NOFILE: _OPEN_FILES,
     }
-    if _may_become_nobody():
+    if may_become_another():
         bounds[resource.RLIMIT_NPROC] = _THREADS  # not of other users: their other processes count as well
     for what, most in bounds.items():
         hard = resource.getrlimit(what)[1]
@@ -128,7 +145,8 @@ def _status(name: str) -> str:
     raise ValueError(f"/proc/self/status has no {name}")
 
 
-def _may_become_nobody() -> bool:
+def may_become_another() -> bool:
+    """Whether this is a root that can change its user, and end what runs as another."""
     held = int(_status("CapEff"), 16)
     return os.geteuid() == 0 and all(held >> bit & 1 for bit in _CAPABILITIES)
 
@@ -137,15 +155,20 @@ def _become_nobody() -> str:
     """Root is exempt from limits and may read every file: after this, whoever breaks out is nobody."""
     if os.geteuid() != 0:
         return ""
-    if not _may_become_nobody():
+    if not may_become_another():
         return "root without the right to become somebody else"
-    os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
+    become(NOBODY)
     return ""
 
 
-def _die_with(parent: int) -> str:
+def become(user: int) -> None:
+    """Be another user for good, in the group of the same number only."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+
+def die_with(parent: int) -> str:
     """After the change of user, which makes the kernel forget it."""
     problem = _prctl(_SET_PDEATHSIG, signal.SIGKILL) or _prctl(_SET_DUMPABLE, 0)
     if os.getppid() != parent:
@@ -180,25 +203,56 @@ def _call(number: int, *args: object) -> int:
 # --- Landlock
 
 
-def _landlock() -> str:
-    """No file, no TCP port, no abstract socket and no signal to others, as far as this kernel knows them."""
-    version = _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))
+_EXECUTE, _READ_FILE, _READ_FOLDER = 1 << 0, 1 << 2, 1 << 3
+_OF_A_FILE = _EXECUTE | 1 << 1 | _READ_FILE | 1 << 14  # write, truncate
+
+
+def landlock_version() -> int:
+    """What this kernel knows of Landlock; 0 when it has none."""
+    return max(0, _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1)))
+
+
+def landlock(read: Sequence[str] = (), write: Sequence[str] = ()) -> str:
+    """No file but those below, no TCP port, no abstract socket and no signal to others, as far as this kernel
+    knows them."""
+    version = landlock_version()
     if version <= 0:
         return "this kernel has no Landlock (Linux 5.13, switched on)"
     files = (1 << 13) - 1
     for since, bit in ((2, 13), (3, 14), (5, 15)):
         if version >= since:
             files |= 1 << bit
-    rules = struct.pack("QQQ", files, 0b11 if version >= 4 else 0, 0b11 if version >= 6 else 0)
-    rules = rules[: 8 if version < 4 else 16 if version < 6 else 24]
-    ruleset = _call(_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), ctypes.c_uint(0))
+    ruleset = _ruleset(files, ports=0b11 if version >= 4 else 0, others=0b11 if version >= 6 else 0)
     if ruleset < 0:
         return _refusal("landlock_create_ruleset")
     try:
+        for paths, rights in ((read, _EXECUTE | _READ_FILE | _READ_FOLDER), (write, files)):
+            for path in paths:
+                if problem := _allowed(ruleset, path, rights & files):
+                    return problem
         done = _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
         return "" if done == 0 else _refusal("landlock_restrict_self")
     finally:
         os.close(ruleset)
+
+
+def _ruleset(files: int, *, ports: int, others: int) -> int:
+    rules = struct.pack("QQQ", files, ports, others)
+    rules = rules[: 24 if others else 16 if ports else 8]
+    return _call(_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), ctypes.c_uint(0))
+
+
+def _allowed(ruleset: int, path: str, rights: int) -> str:
+    """Allow what is below a path."""
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not os.path.isdir(path):
+            rights &= _OF_A_FILE
+        rule = struct.pack("=Qi", rights, place)
+        done = _call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_uint(1), rule, ctypes.c_uint(0))
+        return "" if done == 0 else _refusal(f"landlock_add_rule({path})")
+    finally:
+        os.close(place)
 
 
 # --- seccomp
@@ -207,11 +261,21 @@ def _landlock() -> str:
 _LOAD, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _REFUSE, _UNKNOWN = 0x7FFF_0000, 0x8000_0000, 0x0005_0000 | 1, 0x0005_0000 | 38
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
-_Step = tuple[int, int, int, int]
+Step = tuple[int, int, int, int]
 
 
-def _seccomp() -> str:
-    program = b"".join(struct.pack("HBBI", *step) for step in _filter(platform.machine(), os.getpid()))
+def no_new_privileges() -> str:
+    """No program gives more rights than there are."""
+    return _prctl(_SET_NO_NEW_PRIVS, 1)
+
+
+def _seccomp(kept: Collection[str]) -> str:
+    steps = _filter(platform.machine(), os.getpid(), kept)
+    return seccomp(b"".join(struct.pack("HBBI", *step) for step in steps))
+
+
+def seccomp(program: bytes) -> str:
+    """Have the kernel ask a program at every system call, of all threads."""
     kept = ctypes.create_string_buffer(program, len(program))
     described = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(kept))
     number = SECCOMP[_ARCHITECTURES[platform.machine()][0]]
@@ -220,8 +284,20 @@ def _seccomp() -> str:
     return "" if done == 0 else _refusal("seccomp")
 
 
-def _filter(machine: str, pid: int) -> Iterator[_Step]:
-    """The program that the kernel asks at every system call: what is not refused is allowed."""
+def _filter(machine: str, pid: int, kept: Collection[str] = ()) -> Iterator[Step]:
+    """What a child of ours may do: what is not refused is allowed."""
+    column, _ = _ARCHITECTURES[machine]
+    rules = [
+        *only_if(CLONE[column], [(_HAS, _CLONE_THREAD)]),
+        *only_if(PRCTL[column], [(_EQUAL, _SET_NAME), (_EQUAL, _GET_NAME)]),
+        *only_if(TGKILL[column], [(_EQUAL, pid)]),
+    ]
+    denied = {name: numbers for name, numbers in DENIED.items() if name not in kept}
+    yield from filter_of(machine, denied, rules)
+
+
+def filter_of(machine: str, denied: Mapping[str, Numbers], rules: Sequence[Step]) -> Iterator[Step]:
+    """The program that the kernel asks at every system call: rules first, then what is refused whole."""
     column, architecture = _ARCHITECTURES[machine]
     yield _LOAD, 0, 0, _ARCHITECTURE
     yield _EQUAL, 1, 0, architecture
@@ -232,17 +308,15 @@ def _filter(machine: str, pid: int) -> Iterator[_Step]:
         yield _RETURN, 0, 0, _KILL
     yield _EQUAL, 0, 1, CLONE3[column]  # its flags are out of sight; libc falls back to clone
     yield _RETURN, 0, 0, _UNKNOWN
-    yield from _only_if(CLONE[column], [(_HAS, _CLONE_THREAD)])
-    yield from _only_if(PRCTL[column], [(_EQUAL, _SET_NAME), (_EQUAL, _GET_NAME)])
-    yield from _only_if(TGKILL[column], [(_EQUAL, pid)])
-    for numbers in DENIED.values():
+    yield from rules
+    for numbers in denied.values():
         if (number := numbers[column]) is not None:
             yield _EQUAL, 0, 1, number
             yield _RETURN, 0, 0, _REFUSE
     yield _RETURN, 0, 0, _ALLOW
 
 
-def _only_if(number: int, tests: list[tuple[int, int]]) -> Iterator[_Step]:
+def only_if(number: int, tests: list[tuple[int, int]]) -> Iterator[Step]:
     """Allow a call only when its first argument passes one of the tests."""
     yield _EQUAL, 0, len(tests) + 3, number
     yield _LOAD, 0, 0, _FIRST_ARGUMENT

@@ -4,56 +4,63 @@
                                        |  ^
                              Host.call v  | answer
 
-Only a guest that says `done`, with what its job can have done, leaves the child fit for another job. In every
-other case the pool ends it, and nothing that the script wrote is kept.
+A `Run` is of one engine: what a call and its answer are and how an end is read differs, in the methods at the
+bottom. Only a guest that says `done`, with what its job can have done, leaves the child fit for another job.
+In every other case the pool ends it, and nothing that the script wrote is kept.
 """
 
 from __future__ import annotations
 
 import asyncio
-import codecs
 import time
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-from ..messages import encode_json
 from ..words import said as on_one_line
 from .checks import BroughtBack, brought_back
 from .child import Begun, Call, Child, Done, Gone, Out, Over
+from .kept import Kept
 from .port import Host, HostRefused, Job, Outcome, Pause, Status, Stream
 
-__all__ = ["NOTHING_WRITTEN", "OVER_LIMIT", "NotBegun", "Run"]
+__all__ = ["GRACE", "NOTHING_WRITTEN", "NO_MEMORY", "OVER_LIMIT", "TIMED_OUT", "NotBegun", "Run", "too_long"]
 
 LONGEST_PART = 65_536
 """Bytes of output in one frame, at most."""
 GRACE = 3.0
 """Seconds after which a script that does not stop at its limit is killed."""
-TIMED_OUT, OVER_LIMIT, NO_MEMORY, BAD_SYNTAX = 124, 126, 137, 2
+MORE_CALLS = 1_000
+"""So many calls beyond its limit may be on the way when a script is told to stop; then it is killed."""
+TIMED_OUT, OVER_LIMIT, NO_MEMORY = 124, 126, 137
 """Exit codes of scripts that did not come to their own end."""
 
 NOTHING_WRITTEN = "Nothing was written."
 _NO_FILES = BroughtBack({}, (), frozenset())
 _OUT_OF_MEMORY = ("memory allocation of", "MemoryError", "Cannot allocate memory")
 """What a child says last when the kernel gives it no more memory."""
+_LIMITS = ("wall", "cpu", "memory", "output", "calls", "files", "file_bytes", "tree_bytes")
+
+Ended = tuple[Status, str | None, int]
+"""How a script ended, what is to be said of it, and its exit code."""
 
 
 class NotBegun(Exception):
     """The child was dead before it had the job: another one can run it."""
 
 
-class Run:
+class Run(ABC):
     """One script in a child. `outcome` runs it, once."""
 
     def __init__(self, child: Child, job: Job, host: Host) -> None:
         self._child, self._job, self._host = child, job, host
-        self._streams: dict[Stream, _Kept] = {
-            "stdout": _Kept(job.limits.output),
-            "stderr": _Kept(job.limits.output),
+        self._streams: dict[Stream, Kept] = {
+            "stdout": Kept(job.limits.output),
+            "stderr": Kept(job.limits.output),
         }
         self._has_begun = False
         self._calls = 0
-        self._is_over_calls = False
+        self._calls_beyond = 0
         self._answering: set[asyncio.Task[None]] = set()
         # What ends the script from our side: it is killed then, and whoever waits for it looks here.
         self._ended: BaseException | None = None
@@ -67,7 +74,7 @@ class Run:
             async with asyncio.timeout(wall + GRACE):
                 ended = await self._until_done()
         except TimeoutError:
-            ended = self._over("timeout", _too_long(wall, "wall"))
+            ended = self._over("timeout", self.too_long("wall"))
         except Gone as gone:
             ended = self._lost(gone)
         finally:
@@ -89,66 +96,69 @@ class Run:
             "cwd": job.cwd,
             "args": job.args,
             "env": dict(job.env),
-            "commands": job.commands,
             "collect": job.collect,
             "folders": list(job.folders),
             "files": [(path, len(data)) for path, data in job.files.items()],
             "stdin": len(job.stdin),
-            "limits": {
-                name: getattr(limits, name)
-                for name in ("wall", "cpu", "memory", "output", "files", "file_bytes", "tree_bytes")
-            },
+            "limits": {name: getattr(limits, name) for name in _LIMITS},
+            **self.asked(),
         }
         self._child.send(head, job.stdin, *job.files.values())
         await self._child.sent()
         while True:
-            said, body = await self._child.receive(most=max(limits.tree_bytes, LONGEST_PART))
+            said, body = await self._child.receive(
+                most=max(limits.tree_bytes + limits.file_bytes, LONGEST_PART)
+            )
             match said:
                 case Begun():
                     self._has_begun = True
                 case Out():
-                    self._take(said.stream, body)
+                    self.take(said.stream, body)
                 case Call():
-                    self._ask(said)
+                    self._ask(said, body)
+                    if self._calls_beyond > MORE_CALLS:
+                        return self._over("calls", self.too_many_calls())
                 case Over(limit="memory"):
-                    return self._over("memory", self._too_much_memory())
+                    return self._over("memory", self.too_much_memory())
                 case Over():
-                    return self._over("timeout", _too_long(limits.cpu, "cpu"))
+                    return self._over("timeout", self.too_long("cpu"))
                 case Done():
                     return self._done(said, body)
                 case _:
                     raise Gone("a frame that has no place here")
 
-    def _take(self, stream: Stream, data: bytes) -> None:
+    def take(self, stream: Stream, data: bytes) -> None:
+        """Take output of the script, or words of ours about it."""
         if text := self._streams[stream].take(data):
             self._host.output(stream, text)
 
     # --- calls of the host
 
-    def _ask(self, call: Call) -> None:
-        if call.name not in self._job.commands:
-            raise Gone("a command that the job does not have")
+    def _ask(self, call: Call, body: bytes) -> None:
+        if call.name not in self.names():
+            raise Gone("a call of what the job does not have")
         if self._calls >= self._job.limits.calls:
-            self._is_over_calls = True
-            self._child.send({"t": "stop"})
-            self._child.send({"t": "answer", "id": call.id, "refused": self._too_many_calls()})
+            if not self._calls_beyond:
+                self._child.send({"t": "stop"})
+            self._calls_beyond += 1
+            self._child.send({"t": "answer", "id": call.id, "refused": self.too_many_calls()})
             return
         self._calls += 1
-        task = asyncio.create_task(self._answer(call))
+        task = asyncio.create_task(self._answer(call, body))
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
-    async def _answer(self, call: Call) -> None:
+    async def _answer(self, call: Call, body: bytes) -> None:
         try:
-            value = await self._host.call(call.name, call.args, {"stdin": call.stdin, "cwd": call.cwd})
-            answer = {"value": _as_result(value)}
+            args, kwargs = self.arguments(call, body)
+            answer, part = self.answer(await self._host.call(call.name, args, kwargs))
         except HostRefused as refused:
-            answer = {"refused": str(refused)}
+            answer, part = {"refused": str(refused)}, b""
         except Exception as error:  # noqa: BLE001 - raised again where the outcome is waited for
             self._ended = error
             self._child.kill()
             return
-        self._child.send({"t": "answer", "id": call.id, **answer})
+        self._child.send({"t": "answer", "id": call.id, **answer}, part)
 
     async def _leave_calls(self) -> None:
         """Nobody waits for what is still asked."""
@@ -164,18 +174,25 @@ class Run:
         if done.refused is not None:
             self._child.is_idle = True
             return Outcome(status="failed", error=f"{on_one_line(done.refused)}. {NOTHING_WRITTEN}")
-        files = brought_back(done, body, self._job) if done.over is None else _NO_FILES
+        if not 0 <= (done.value or 0) <= min(len(body), self._job.limits.file_bytes):
+            raise Gone("a value that is too large")
+        place = len(body) - (done.value or 0)
+        files = brought_back(done, body[:place], self._job) if done.over is None else _NO_FILES
+        status, error, exit_code = self.ending(done)
+        value = None
+        if done.value is not None and status == "done":
+            try:
+                value = self.value(body[place:])
+            except HostRefused as refused:
+                status, error, exit_code = "failed", str(refused), 1
         self._child.is_idle = True
-        status, words, exit_code = self._ending(done)
-        if words is not None:
-            self._take("stderr", f"bash: {words}\n".encode())
-        error = None if status == "done" else words
         if done.over is not None:
             if status == "done":
                 status, exit_code = "failed", exit_code or OVER_LIMIT
             error = " ".join(filter(None, (error, self._too_much_to_bring(done))))
         return Outcome(
             status=status,
+            value=value,
             error=error,
             exit_code=exit_code,
             dropped_bytes=max(0, min(done.dropped, 1 << 62)),
@@ -183,26 +200,6 @@ class Run:
             deleted=files.deleted,
             folders=files.folders,
         )
-
-    def _ending(self, done: Done) -> tuple[Status, str | None, int]:
-        """How a script ended, what is to be said of it, and its exit code."""
-        limits, problem = self._job.limits, on_one_line(done.error or "")
-        exit_code = (done.exit or 0) & 255
-        if self._is_over_calls:
-            return "calls", self._too_many_calls(), OVER_LIMIT
-        if done.stopped == "cpu":
-            return "timeout", _too_long(limits.cpu, "cpu"), TIMED_OUT
-        if "execution timeout" in problem:
-            return "timeout", _too_long(limits.wall, "wall"), TIMED_OUT
-        if "memory limit" in problem or "budget exhausted" in problem:
-            return "memory", f"{self._too_much_memory()} ({problem})", NO_MEMORY
-        if problem.startswith("parse error"):
-            return "done", problem, BAD_SYNTAX
-        if "limit exceeded" in problem or " exceeded (" in problem:
-            return "failed", f"The script went over a limit of bash here ({problem}).", OVER_LIMIT
-        if problem:
-            return "failed", problem, exit_code or 1
-        return "done", None, exit_code
 
     def _lost(self, gone: Gone) -> Outcome:
         """The child is dead, or nothing that it says can be believed."""
@@ -213,19 +210,28 @@ class Run:
         if self._ended is not None:
             raise self._ended
         if any(sign in line for line in self._child.said for sign in _OUT_OF_MEMORY):
-            return self._over("memory", self._too_much_memory())
+            return self._over("memory", self.too_much_memory())
         return Outcome(status="crashed", error=f"The sandbox crashed: {gone}. {NOTHING_WRITTEN}")
 
     def _over(self, status: Status, words: str) -> Outcome:
         """A limit, reached by a script that did not stop: its child is ended with all that it did."""
-        exit_code = TIMED_OUT if status == "timeout" else NO_MEMORY
-        self._take("stderr", f"bash: {words}\n".encode())
-        return Outcome(status=status, error=f"{words} It was killed. {NOTHING_WRITTEN}", exit_code=exit_code)
+        codes: dict[Status, int] = {"timeout": TIMED_OUT, "memory": NO_MEMORY}
+        self.tell(words)
+        error = f"{words} It was killed. {NOTHING_WRITTEN}"
+        return Outcome(status=status, error=error, exit_code=codes.get(status, OVER_LIMIT))
 
-    def _too_much_memory(self) -> str:
+    # --- words
+
+    def too_long(self, limit: str) -> str:
+        """`wall` or `cpu` is over."""
+        return too_long(self._job.limits.cpu if limit == "cpu" else self._job.limits.wall, limit)
+
+    def too_much_memory(self) -> str:
+        """`memory` is used up."""
         return f"The script needs more memory than it may use (memory: {self._job.limits.memory:,} bytes)."
 
-    def _too_many_calls(self) -> str:
+    def too_many_calls(self) -> str:
+        """`calls` is used up."""
         return f"The script asked the host more than {self._job.limits.calls:,} times (calls)."
 
     def _too_much_to_bring(self, done: Done) -> str:
@@ -240,47 +246,38 @@ class Run:
                 found = f"The script changed more than {limits.files:,} files and folders (files)."
         return f"{found} {NOTHING_WRITTEN}"
 
+    # --- what an engine fills in
 
-def _too_long(seconds: float, limit: str) -> str:
+    @abstractmethod
+    def asked(self) -> dict[str, Any]:
+        """What its guest is told of the job besides what every guest is."""
+
+    @abstractmethod
+    def names(self) -> Sequence[str] | Mapping[str, Any]:
+        """What its guest may call."""
+
+    @abstractmethod
+    def arguments(self, call: Call, body: bytes) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """With what the host is called. `HostRefused` is told to the guest."""
+
+    @abstractmethod
+    def answer(self, value: Any) -> tuple[dict[str, Any], bytes]:
+        """The frame that brings what the host has answered."""
+
+    @abstractmethod
+    def ending(self, done: Done) -> Ended:
+        """What the end is that a guest tells of. Of an end that is not its own the words are told."""
+
+    def value(self, body: bytes) -> Any:
+        """The value of the script. `HostRefused` when it cannot be taken."""
+        raise Gone("a value, and this has none")
+
+    def tell(self, words: str) -> None:  # noqa: B027 - only bash has the custom
+        """Say among the output of the script why it ended, where that is the custom."""
+
+
+def too_long(seconds: float, limit: str) -> str:
+    """A script reached its limit of time: which, in a sentence."""
     if limit == "cpu":
         return f"The script has worked for more than {seconds:g} seconds (cpu)."
     return f"The script did not end within {seconds:g} seconds (wall)."
-
-
-def _as_result(value: Any) -> dict[str, Any]:
-    """What a command prints, and its exit code: a text as it is, what is said in full, or JSON."""
-    result: dict[str, Any] = {"stdout": "", "stderr": "", "exit_code": 0}
-    if value is None:
-        return result
-    if isinstance(value, str):
-        return result | {"stdout": value}
-    if isinstance(value, Mapping) and value and cast("Mapping[str, Any]", value).keys() <= result.keys():
-        said = result | dict(cast("Mapping[str, Any]", value))
-        if all(isinstance(said[name], type(result[name])) for name in result):
-            return said | {"exit_code": int(said["exit_code"]) & 255}
-    return result | {"stdout": f"{encode_json(value).decode()}\n"}
-
-
-class _Kept:
-    """One stream: its beginning as text, and how much was dropped."""
-
-    def __init__(self, most: int) -> None:
-        self._room = most
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._texts: list[str] = []
-        self.dropped = 0
-
-    def take(self, data: bytes) -> str:
-        """The text that is new."""
-        kept = data[: self._room]
-        self._room -= len(kept)
-        self.dropped += len(data) - len(kept)
-        text = self._decoder.decode(kept)
-        self._texts.append(text)
-        return text
-
-    def text(self) -> str:
-        """All of it. Half a character at its end is left out when there would have been more."""
-        if not self.dropped and self._room:
-            self._texts.append(self._decoder.decode(b"", final=True))
-        return "".join(self._texts)

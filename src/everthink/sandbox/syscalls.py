@@ -7,7 +7,21 @@
 
 from __future__ import annotations
 
-__all__ = ["CLONE", "CLONE3", "DENIED", "PRCTL", "SECCOMP", "TGKILL"]
+__all__ = [
+    "CLONE",
+    "CLONE3",
+    "DENIED",
+    "FILES",
+    "MACHINE",
+    "NETWORK",
+    "OLD",
+    "PRCTL",
+    "PROGRAMS",
+    "SECCOMP",
+    "TGKILL",
+    "TO_BEGIN",
+    "Numbers",
+]
 
 Numbers = tuple[int | None, int | None]
 
@@ -168,6 +182,11 @@ MACHINE: dict[str, Numbers] = {
 }
 """The machine and its other users; memory that others see."""
 DENIED: dict[str, Numbers] = PROGRAMS | NETWORK | FILES | OLD | MACHINE
+TO_BEGIN = frozenset(
+    {"execve", "execveat", "open", "openat", "stat", "lstat", "newfstatat", "statx", "access", "faccessat"}
+    | {"faccessat2", "readlink", "readlinkat", "prlimit64"}
+)
+"""What a program needs to be loaded, with its libraries. Which files it gets is for Landlock to say."""
 
 CLONE, CLONE3 = (56, 220), (435, 435)
 PRCTL, TGKILL = (157, 167), (234, 131)

@@ -84,7 +84,7 @@ def callback_name(agent: Any, callback: Any, takes: tuple[str, str] = ("payload"
         raise InvalidCallback(
             f"self.{name} is not a function.",
             kept="Nothing was stored.",
-            next_step=_rather(agent, name, takes[0]),
+            next_step=_rather(agent, name, takes),
         )
     if (what := role_of(agent, name)) is not None:
         raise InvalidCallback(
@@ -116,10 +116,11 @@ def _own_name(agent: Any, callback: Any) -> str | None:
     )
 
 
-def _rather(agent: Any, name: str, first: str) -> str:
+def _rather(agent: Any, name: str, takes: tuple[str, str]) -> str:
+    given = takes[0] if takes[1] == "item" else ", ".join(takes)  # the second may be left out
     near = nearest_method(agent, name)
     meant = f"Did you mean {near!r}? " if near else ""
-    return f"{meant}Add a method {name}(self, {first}) to {type(agent).__name__}."
+    return f"{meant}Add a method {name}(self, {given}) to {type(agent).__name__}."
 
 
 def _check_called(method: Callable[..., Any], name: str, first: str, second: str) -> None:

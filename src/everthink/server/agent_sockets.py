@@ -137,6 +137,10 @@ class AgentSockets:
         for connection in list(self.connections):
             connection.close(code, reason)
 
+    def erased(self, code: int, reason: str) -> None:
+        """The agent is deleted, durably: close every connection for that."""
+        self.close_all(code, reason)
+
     # --- what clients send
 
     async def receive(self, connection: Connection, message: str | bytes | RawText) -> None:

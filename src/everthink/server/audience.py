@@ -18,7 +18,7 @@ from ..chunks import NOTHING_NEW
 from ..journal.feed_state import FeedState
 from ..limits import Limits
 from ..messages import Message, encode_json
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from ..wire import frames as wire
 from ..wire.codec import encode
 from .connections import Connection, Parcel
@@ -93,7 +93,7 @@ def _greeted(messages: Sequence[Message]) -> bytes:
 class ChatAudience(Audience):
     """The connections of one agent that chats."""
 
-    def __init__(self, host: Host, state: FeedState) -> None:
+    def __init__(self, host: TurnHost, state: FeedState) -> None:
         super().__init__(host.limits)
         self._host, self._state = host, state
         self.held: set[Connection] = set()

@@ -70,6 +70,11 @@ class ChatSockets(AgentSockets):
         else:
             self._publisher.see(event)
 
+    def erased(self, code: int, reason: str) -> None:
+        """Whoever reads along, or has asked, hears that nothing more comes; then they are closed."""
+        self._publisher.erased()
+        super().erased(code, reason)
+
     # --- coming
 
     async def _ready(self) -> None:

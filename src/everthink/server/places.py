@@ -22,7 +22,7 @@ from ..access.access import Action, Pass, address_of
 from ..access.audit import Auditor
 from ..address import MAX_NAME, Address, from_address, kebab
 from ..children.declared import children_of
-from ..children.paths import BadName, Called, read_hops
+from ..children.paths import BadName, Called, NoSuchClass, read_hops
 from ..errors import AgentError
 from ..settings import is_ours
 from .answers import refused
@@ -107,6 +107,8 @@ class Places:
         following = segments_of(connection.scope)[len(self.prefix) + 2 :]
         try:
             place = await self.place(cls, name, following)
+        except NoSuchClass as error:
+            return refused(connection, 404, "Not Found", str(error))
         except BadName as error:
             return refused(connection, 400, "Bad Request", f"the name of a child in it is none: {error}")
         except AgentError as error:

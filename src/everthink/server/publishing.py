@@ -34,7 +34,7 @@ from ..journal.feed import (
 from ..journal.feed_state import Ended, FeedState, Said
 from ..journal.turn import Turn
 from ..session.compaction import CompactionFailed, SessionNews
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from ..wire import frames as wire
 from .audience import ChatAudience
 from .connections import Connection
@@ -42,6 +42,8 @@ from .resuming import chunk_frames, replayed_frames, without_elsewhere
 
 __all__ = ["Publisher", "clearing"]
 
+ERASED = "This conversation was deleted."
+"""What people are told of an answer that is cut off so."""
 clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink_clearing", default=None)
 """The connection whose clear this is: it has emptied its own window already."""
 
@@ -49,7 +51,7 @@ clearing: contextvars.ContextVar[str | None] = contextvars.ContextVar("everthink
 class Publisher:
     """Tells the audience of one agent what happens."""
 
-    def __init__(self, host: Host, audience: ChatAudience, state: FeedState) -> None:
+    def __init__(self, host: TurnHost, audience: ChatAudience, state: FeedState) -> None:
         self._host, self._audience, self._state = host, audience, state
 
     def see(self, shown: FeedEvent) -> None:
@@ -190,6 +192,15 @@ class Publisher:
         if is_stored:
             audience.snapshot()
         audience.tell(done, among=set(audience.connections) - watching)
+
+    def erased(self) -> None:
+        """The agent is deleted: what was asked for, or streams, comes to no other end."""
+        tell, active = self._audience.tell, self._state.active
+        for turn in self._state.accepted.values():
+            tell(_failure(turn, ERASED, done=True))
+        if active is not None:
+            tell(_failure(active, ERASED, done=False))
+            tell(_done(active, "error"))
 
     # --- the conversation
 

@@ -23,7 +23,7 @@ from ..journal.feed_state import FeedState, Over
 from ..journal.read import texts_of
 from ..journal.segments import readable
 from ..runtime.chat import Chat
-from ..turn.host import Host
+from ..turn.host import TurnHost
 from ..turn.last_failure import Failure
 from ..wire import frames as wire
 from ..wire.codec import encode
@@ -180,12 +180,12 @@ def _elsewhere(bodies: Sequence[str]) -> set[int]:
 # --- turns that are over
 
 
-async def stored_bodies(host: Host, turn: str) -> list[str]:
+async def stored_bodies(host: TurnHost, turn: str) -> list[str]:
     """The chunks of a turn as far as they are kept, each as JSON text."""
     return [encode_chunk(chunk) for chunk in readable(await texts_of(host.store, turn))]
 
 
-async def tell_failure(host: Host, connection: Connection, failure: Failure) -> None:
+async def tell_failure(host: TurnHost, connection: Connection, failure: Failure) -> None:
     """The chunks of the turn that failed last, then its error.
 
     Those of a continuation are in the conversation: see `tell_end`.
@@ -205,7 +205,7 @@ async def tell_failure(host: Host, connection: Connection, failure: Failure) -> 
     )
 
 
-async def _found_over(host: Host, id: str) -> Over | None:
+async def _found_over(host: TurnHost, id: str) -> Over | None:
     """How a turn ended that nobody here remembers, as its row says: it was in an earlier process."""
     row = await turn_rows.of_request(host.store, id)
     if row is None or row.status not in ("aborted", "error", "skipped"):
@@ -213,7 +213,7 @@ async def _found_over(host: Host, id: str) -> Over | None:
     return Over(row.id, None, row.continuation, True, row.status)
 
 
-async def tell_end(host: Host, connection: Connection, id: str, over: Over | None) -> None:
+async def tell_end(host: TurnHost, connection: Connection, id: str, over: Over | None) -> None:
     """A turn is over. Its chunks come first if the conversation does not hold what they say.
 
     Otherwise a continuation's would be shown twice: a window adds them to the message before.

@@ -20,10 +20,10 @@ from urllib.parse import unquote_to_bytes
 
 from ..messages import Message, Part, encode_json, is_tool_part
 from ..settings import as_settings, check_fields
+from ..workspace.paths import EVICTED_FOLDER
 
-__all__ = ["EVICTED_FOLDER", "Blob", "Evicted", "MediaEviction", "aged", "evicted", "eviction_of"]
+__all__ = ["Blob", "Evicted", "MediaEviction", "aged", "evicted", "eviction_of"]
 
-EVICTED_FOLDER = "/attachments/evicted"
 _FEWEST_RECENT = 4
 _DEEPEST = 8
 _LONGEST_NAME = 100
@@ -99,14 +99,21 @@ def aged(
 
 
 def evicted(
-    message: Message, *, min_part_bytes: int, externalize: bool = True, folder: str = EVICTED_FOLDER
+    message: Message,
+    *,
+    min_part_bytes: int,
+    externalize: bool = True,
+    folder: str = EVICTED_FOLDER,
+    number: int = 0,
 ) -> Evicted | None:
     """`message` without its heavy contents, or `None` when it has none. The argument is left as it was.
 
     Files with a `data:` URL and texts inside tool outputs are taken out from `min_part_bytes` on;
     what somebody wrote never is. Without `externalize` there are no blobs, and the markers name no path.
+    With a `number` other names are chosen: something else is at the usual ones.
     """
-    pass_ = _Pass(message, min_part_bytes, f"{folder}/{_safe(message.id)}" if externalize else None)
+    stem = f"{folder}/{_safe(message.id)}{f'~n{number}' if number else ''}"
+    pass_ = _Pass(message, min_part_bytes, stem if externalize else None)
     parts = [pass_.part(part) for part in message.parts]
     if not pass_.taken:
         return None

@@ -17,8 +17,10 @@ __all__ = [
     "COMPACTION",
     "COMPACTIONS",
     "COMPACTIONS_ENDING",
+    "CONTENTS",
     "COUNTS",
     "DEEPEST",
+    "IS_KEPT",
     "KNOWN",
     "KNOWN_AT_ONCE",
     "LAST",
@@ -93,6 +95,13 @@ TREE = (
 COUNTS = "SELECT agent, COUNT(*) AS messages FROM messages GROUP BY agent"
 
 LAST = "SELECT MAX(created_at) FROM messages WHERE agent = ?"
+
+IS_KEPT = "SELECT 1 FROM messages WHERE agent = :agent AND id = ? LIMIT 1"
+CONTENTS = (
+    "SELECT session, seq, content FROM messages WHERE agent = :agent AND (session, seq) > (?, ?)"
+    " ORDER BY session, seq LIMIT 16"
+)
+"""What is said in all sessions, a few messages at a time."""
 
 PLACE = "SELECT seq FROM messages WHERE agent = :agent AND session = ? AND id = ?"
 

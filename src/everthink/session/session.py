@@ -49,9 +49,12 @@ if TYPE_CHECKING:
     from ..store.port import Rows
     from ..tools.tool import Tool
 
-__all__ = ["SearchHit", "Session"]
+__all__ = ["REWRITTEN", "SearchHit", "Session"]
 
 log = logging.getLogger("everthink.session")
+
+REWRITTEN = "rewritten"
+"""The guard of a commit that goes with a message: it is there still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,9 +386,14 @@ class Session(Tree):
         return inserted
 
     async def rewrite(self, message: Message, *more: Statement) -> None:
-        """Replace a stored message without telling those who watch how long the conversation is."""
+        """Replace a stored message without telling those who watch how long the conversation is.
+
+        `more` is done in the same commit, which is refused (`REWRITTEN`) when the message is gone.
+        """
         plan = self.plan_update(message)
-        rows = await self._store.apply([*plan.statements, *more])
+        (update,) = plan.statements
+        guarded = update._replace(guard=True, name=REWRITTEN) if more else update
+        rows = await self._store.apply([guarded, *more])
         super().confirm(plan, rows[:1])
 
     def confirm(self, plan: Plan, rows: Sequence[Rows]) -> None:

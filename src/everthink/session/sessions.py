@@ -48,6 +48,8 @@ class Parts:
     """A session of that id, set up as the developer asked for."""
     switch: Callable[[Session], Awaitable[None]]
     """Makes a session the live one. Raises `SessionBusy` while a turn runs or waits."""
+    cleared: Callable[[], Awaitable[None]]
+    """Removes what a session that was cleared leaves behind."""
 
 
 class Sessions:
@@ -143,6 +145,7 @@ class Sessions:
         session = await self.session(id)
         await parts.store.apply([*session.plan_delete(), queries.removed(id)])
         self._known.pop(id, None)
+        await parts.cleared()
 
     async def fork(self, id: str, at_message_id: str, new_name: str | None = None) -> SessionInfo:
         """A new session with the conversation up to a message, as it is shown there."""
@@ -236,6 +239,7 @@ class Sessions:
             )
         await self._required(id)
         await (await self.session(id)).clear_messages()
+        await self._parts.cleared()
         await self._touch(id)
 
     async def search(self, query: str, *, limit: int = 20) -> list[SearchHit]:

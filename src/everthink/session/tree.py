@@ -75,7 +75,7 @@ class Tree:
         "__dict__", "__weakref__", "_budget", "_bytes_added", "_bytes_read", "_confirmed", "_cut", "_floor",
         "_index_of", "_is_partial", "_is_windowed", "_leaf", "_leaf_seq", "_now", "_out_of_view",
         "_overlays", "_path", "_planned", "_reader", "_seq", "_stale", "_store", "_tip", "_tip_seq",
-        "_weights", "heaviest", "id", "tell_cut",
+        "_weights", "heaviest", "id", "tell_cut", "when_cleared",
     )
     # fmt: on
 
@@ -110,6 +110,8 @@ class Tree:
         self._cut: dict[str, int] = {}
         self.tell_cut: Callable[[Message, int], object] | None = None
         """Called with a message that is stored in part, and the bytes it had."""
+        self.when_cleared: Callable[[], Sequence[Statement]] = tuple
+        """What else is to be in the commit that clears it."""
         # Ids that are stored and out of view, as far as somebody has asked.
         self._out_of_view: set[str] = set()
         # Counts what became known, so that a read that was overtaken is noticed.
@@ -344,7 +346,8 @@ class Tree:
         return [
             authors.cleared(self.id),  # while it can be seen which messages go
             *queries.cleared(self.id),
-            attachments.cleared(self.id),
+            *attachments.cleared(self.id),
+            *self.when_cleared(),
         ]
 
     # --- confirming: the commit is durable

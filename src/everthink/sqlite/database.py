@@ -9,6 +9,8 @@ and the writer is the last to close.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import sqlite3
 import threading
@@ -171,6 +173,7 @@ def _migrate(connection: sqlite3.Connection, migrations: Sequence[Migration], pa
     steps = outstanding(migrations, applied, where=where, engine="sqlite")
     if known and not steps:
         return
+    connection.create_function("sha256_of_base64", 1, _sha256_of_base64, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(CREATE_SCHEMA_TABLE)
@@ -181,6 +184,11 @@ def _migrate(connection: sqlite3.Connection, migrations: Sequence[Migration], pa
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _sha256_of_base64(text: str) -> str:
+    """For migrations: what PostgreSQL knows by itself."""
+    return hashlib.sha256(base64.b64decode(text)).hexdigest()
 
 
 def _native(sql: str) -> str:

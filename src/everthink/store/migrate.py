@@ -34,6 +34,7 @@ RECORD_APPLIED = "INSERT INTO everthink_schema (number, name, applied_at) VALUES
 
 _CREATES = re.compile(r"\s*CREATE TABLE (\w+) \((.*)\)", re.DOTALL)
 _ADDS = re.compile(r"\s*ALTER TABLE (\w+) ADD COLUMN (\w+)")
+_DROPS = re.compile(r"\s*DROP TABLE (\w+)")
 _KEY = re.compile(r"PRIMARY KEY \(([^)]*)\)")
 _INSIDE = re.compile(r"\([^()]*\)")
 _NO_COLUMN = ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "CONSTRAINT")
@@ -48,7 +49,7 @@ class Table(NamedTuple):
 
 
 def tables_of(migrations: Sequence[Migration], engine: Engine | None = None) -> tuple[Table, ...]:
-    """The tables that these steps make, in order, read from their definitions: none can be forgotten.
+    """The tables that these steps leave, in order, read from their definitions: none can be forgotten.
 
     Those of every engine, and with `engine` also those that only that one has.
     """
@@ -63,6 +64,8 @@ def tables_of(migrations: Sequence[Migration], engine: Engine | None = None) -> 
         elif added := _ADDS.match(sql):
             table = found[added[1]]
             found[added[1]] = table._replace(columns=(*table.columns, added[2]))
+        elif dropped := _DROPS.match(sql):
+            found.pop(dropped[1], None)
     return tuple(found.values())
 
 

@@ -171,9 +171,13 @@ def _add(tools: dict[str, Tool], found: Tool) -> None:
     if other is not None:
         raise ToolDefinitionError(
             f"Two tools are named {found.name!r}: {other.source} and {found.source}.",
-            next_step="Give one of them another name with @tool(name=...).",
+            next_step=f"Give one of them another name with {_naming(found)}(name=...).",
         )
     tools[found.name] = found
+
+
+def _naming(found: Tool) -> str:
+    return "@tool" if getattr(found, "child", None) is None else "agent_tool"
 
 
 def _not_tools(value: Any, where: str) -> ToolDefinitionError:

@@ -7,21 +7,52 @@ A value for the body to read; the model never sees it and cannot fill it in.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ..abort import AbortSignal
 from ..models.port import ModelMessage
 from ..store.port import Statement
 from .question import Answer, Given, Question
 
-__all__ = ["Conclude", "ToolContext"]
+__all__ = ["Conclude", "InnerCalls", "ToolContext"]
 
 Conclude = Callable[[Any, Sequence[Statement], Callable[[], object] | None], Awaitable[None]]
 """`conclude(output, statements, stored)`: ends a call with its result, in one commit with what the tool keeps
 itself. It returns once all of it is durable and raises when none of it is; `stored` is called in between,
 just before the result is shown. What the body returns afterwards counts no more."""
+
+
+class InnerCalls(Protocol):
+    """Calls of tools that a tool makes itself: asked about, shown to hooks and observers, timed as any other.
+    Whoever makes them keeps the ledger of them."""
+
+    @property
+    def tools(self) -> Mapping[str, Any]:
+        """The tools that the turn offers in this step and that run here; not the one that asks."""
+        ...
+
+    async def asks(self, tool: Any, call_id: str, input: Any) -> bool:
+        """True when a person must agree first."""
+        ...
+
+    async def find_out(self, tool: Any, call_id: str, input: Any) -> Any:
+        """What became of a call that a crash cut off: its result, `RERUN` or `REPORT`."""
+        ...
+
+    async def run(
+        self,
+        tool: Any,
+        call_id: str,
+        input: Any,
+        *,
+        begin: Callable[[Any], Awaitable[None]],
+        conclude: Conclude,
+    ) -> Any:
+        """Run a call and return its result as JSON; what it raises is raised. `begin` returns once the start
+        is durable; it is given the input that a hook chose, else `None`."""
+        ...
 
 
 @dataclass
@@ -71,6 +102,9 @@ class ToolContext:
     conclude: Conclude | None = field(default=None, repr=False, compare=False)
     """For tools whose own rows must be durable together with the result, or not at all. `None`: nobody keeps
     this call."""
+
+    inner: InnerCalls | None = field(default=None, repr=False, compare=False)
+    """For tools that call other tools: those calls go the way of all calls."""
 
     async def progress(self, value: Any) -> None:
         """Show `value` as a preliminary result. The next one, or the real result, replaces it."""

@@ -33,7 +33,7 @@ from ..session.repair import repair
 from ..settings import as_settings
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
-from .host import Host
+from .host import TurnHost
 
 __all__ = [
     "Assembled",
@@ -73,14 +73,14 @@ class Assembled:
     history: list[Message] = field(default_factory=list[Message])
     """The conversation that the prompt was made of."""
 
-    async def system_for(self, host: Host, tools: Mapping[str, Tool]) -> str:
+    async def system_for(self, host: TurnHost, tools: Mapping[str, Tool]) -> str:
         """The system prompt of a step that is offered these tools."""
         if self.base is None or tools.keys() == self.tools.keys():
             return self.system
         return await prompt_with(host, self.base, tools)
 
 
-async def assemble(host: Host, turn: Turn) -> Assembled:
+async def assemble(host: TurnHost, turn: Turn) -> Assembled:
     """Put the turn together and ask `before_turn`."""
     tools = await offered(host, turn.client_tools)
     base = await host.session.freeze_system_prompt()
@@ -118,7 +118,7 @@ async def assemble(host: Host, turn: Turn) -> Assembled:
     return assembled
 
 
-async def offered(host: Host, client_tools: Mapping[str, Tool]) -> dict[str, Tool]:
+async def offered(host: TurnHost, client_tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """The tools of a turn: those of the agent's sources, and beside them a browser's."""
     ours: dict[str, Tool] = {}
     found = [(source, await source.get()) for source in reversed(host.tool_sources())]
@@ -131,12 +131,12 @@ async def offered(host: Host, client_tools: Mapping[str, Tool]) -> dict[str, Too
     return {**ours, **_beside(host, client_tools, ours)}
 
 
-async def prompt_with(host: Host, base: str, tools: Mapping[str, Tool]) -> str:
+async def prompt_with(host: TurnHost, base: str, tools: Mapping[str, Tool]) -> str:
     """The prompt `base` with what these tools add to it."""
     return with_capabilities(base, await host.hooks.get_capability_prompt(tools))
 
 
-def _beside(host: Host, given: Mapping[str, Tool], ours: Mapping[str, Tool]) -> dict[str, Tool]:
+def _beside(host: TurnHost, given: Mapping[str, Tool], ours: Mapping[str, Tool]) -> dict[str, Tool]:
     """The browser's tools that have names of their own: one of ours is never replaced, nor imitated."""
     if not given:
         return {}
@@ -149,7 +149,7 @@ def _beside(host: Host, given: Mapping[str, Tool], ours: Mapping[str, Tool]) -> 
 
 
 async def _configured(
-    host: Host,
+    host: TurnHost,
     config: TurnConfig,
     base: str,
     messages: list[model.ModelMessage],
@@ -191,7 +191,7 @@ def asking(messages: list[model.ModelMessage]) -> list[model.ModelMessage]:
 
 
 async def as_prompt(
-    host: Host, history: Sequence[Message], tools: Mapping[str, Tool]
+    host: TurnHost, history: Sequence[Message], tools: Mapping[str, Tool]
 ) -> list[model.ModelMessage]:
     """The conversation as the model reads it; one whose beginning is not shown says so."""
     await host.views.learn(host.converter.unchecked(history), tools)
@@ -236,7 +236,7 @@ def _stamped(history: Sequence[Message]) -> dict[str, Any] | None:
     return None
 
 
-async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:
+async def mended_history(host: TurnHost, turn: Turn) -> Sequence[Message]:
     """The messages the model should see, with interrupted calls mended (and stored so)."""
     session = host.session
     await session.refresh()
@@ -266,7 +266,7 @@ async def mended_history(host: Host, turn: Turn) -> Sequence[Message]:
     return history
 
 
-def _asked(host: Host, turn: Turn, history: Sequence[Message]) -> Sequence[Message]:
+def _asked(host: TurnHost, turn: Turn, history: Sequence[Message]) -> Sequence[Message]:
     """The history with what this turn was asked at its end, and without what only later turns are asked.
 
     Messages are stored when they arrive, so others may stand before the answers to earlier ones, or between
@@ -279,7 +279,7 @@ def _asked(host: Host, turn: Turn, history: Sequence[Message]) -> Sequence[Messa
     return [*said, *(message for message in history if message.id in own)]
 
 
-async def history_so_far(host: Host, turn: Turn) -> Sequence[Message]:
+async def history_so_far(host: TurnHost, turn: Turn) -> Sequence[Message]:
     """The messages a running turn answers, as the conversation shows them now."""
     await host.session.refresh()
     question = turn.question if isinstance(turn.parent, Unset) else turn.parent
@@ -289,7 +289,7 @@ async def history_so_far(host: Host, turn: Turn) -> Sequence[Message]:
     return history
 
 
-async def _up_to(host: Host, parent: str | None) -> Sequence[Message]:
+async def _up_to(host: TurnHost, parent: str | None) -> Sequence[Message]:
     if parent is None:
         return []
     return host.session.up_to(parent) or await host.session.get_history(parent)

@@ -36,7 +36,7 @@ from ..session.said_before import refuse_other_words
 from ..store.port import Statement
 from .assemble import assemble
 from .ending import end_as, end_unstarted, fail, read_again, used_by
-from .host import Host
+from .host import TurnHost
 from .loop import Loop
 from .outcome import Outcome, Postponed
 from .overflow import make_room, overflow_of
@@ -51,7 +51,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before a provider that breaks off again and again is asked once more."""
 
 
-async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | Postponed:
+async def perform(host: TurnHost, turn: Turn, abort: AbortController) -> Outcome | Postponed:
     """Run the turn to its end. Only being stopped from outside (shutdown) raises.
 
     A turn that was cut off is picked up first, and again whenever it stalls.
@@ -82,6 +82,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
         outcome = await fail(host, turn, error, "turn", None)
     finally:
         turn.fold = None
+        host.drop_views()
     if isinstance(outcome, Postponed):
         return outcome
     await _tidy(host, outcome)
@@ -98,7 +99,7 @@ async def perform(host: Host, turn: Turn, abort: AbortController) -> Outcome | P
     return outcome
 
 
-async def _tidy(host: Host, outcome: Outcome) -> None:
+async def _tidy(host: TurnHost, outcome: Outcome) -> None:
     """Shorten a conversation that this turn has made too long, before the next one is asked anything."""
     if outcome.message is None:
         return
@@ -110,7 +111,7 @@ async def _tidy(host: Host, outcome: Outcome) -> None:
         log.info("%s stops before its conversation was shortened", host.id)
 
 
-async def _performed(host: Host, turn: Turn, abort: AbortController) -> Outcome | None:
+async def _performed(host: TurnHost, turn: Turn, abort: AbortController) -> Outcome | None:
     """One attempt. `None`: it was cut off by a stall and is to be picked up."""
     try:
         if not await _apply_input(host, turn):
@@ -159,7 +160,7 @@ async def _work(run: Run, abort: AbortController) -> None:
             run.writer.also(queries.abandoned(run.turn.id, now=run.host.clock.now_ms()))
 
 
-async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome | None:
+async def _ended(host: TurnHost, run: Run, work: asyncio.Future[None]) -> Outcome | None:
     turn = run.turn
     failure = None if work.cancelled() else work.exception()
     _leave_when_stopping(host, turn, failure)
@@ -194,14 +195,14 @@ async def _ended(host: Host, run: Run, work: asyncio.Future[None]) -> Outcome | 
     return await end_as(host, run, status)
 
 
-def _leave_when_stopping(host: Host, turn: Turn, failure: BaseException | None) -> None:
+def _leave_when_stopping(host: TurnHost, turn: Turn, failure: BaseException | None) -> None:
     """Cut a turn that met what is closed already while its agent stops: it goes on at the next start."""
     if host.is_stopping and is_superseded(failure) and not turn.signal.aborted:
         log.info("turn %s of %s is cut: %s", turn.id, host.id, failure)
         raise asyncio.CancelledError
 
 
-async def _broken_off(host: Host, run: Run, failure: Exception) -> Outcome | None:
+async def _broken_off(host: TurnHost, run: Run, failure: Exception) -> Outcome | None:
     """The answer broke off. `None`: there was no room for it, there is now, and it is to be tried again."""
     turn = run.turn
     stage: Stage = "stream" if run.assembled else "turn" if turn.is_read else "transcript"
@@ -235,7 +236,7 @@ async def _has_made_room(run: Run) -> bool:
     return not work.cancelled() and work.result() and not run.turn.signal.aborted
 
 
-async def _try_again(host: Host, run: Run) -> None:
+async def _try_again(host: TurnHost, run: Run) -> None:
     """Another attempt of the same turn. What it had said goes, unless a tool has run for it."""
     turn = run.turn
     run.is_closed = True
@@ -246,7 +247,7 @@ async def _try_again(host: Host, run: Run) -> None:
     turn.journal = journal
 
 
-async def _cut(host: Host, run: Run, cut: StreamCut) -> Outcome | None:
+async def _cut(host: TurnHost, run: Run, cut: StreamCut) -> Outcome | None:
     """The model's stream ended before the answer did. `None`: it goes on, as after a crash."""
     turn = run.turn
     host.emit(ChatStreamCut(request_id=turn.request_id, error=cut.what))
@@ -254,7 +255,7 @@ async def _cut(host: Host, run: Run, cut: StreamCut) -> Outcome | None:
     return await _stalled(host, run, cut)
 
 
-async def _pause(host: Host, turn: Turn) -> None:
+async def _pause(host: TurnHost, turn: Turn) -> None:
     """Let a provider that broke off without a word come to itself, unless somebody stops the turn."""
     seconds = backoff(turn.cuts, first=FIRST_PAUSE, most=LONGEST_PAUSE)
     resting = asyncio.ensure_future(host.clock.sleep(seconds))
@@ -266,7 +267,7 @@ async def _pause(host: Host, turn: Turn) -> None:
         resting.cancel()
 
 
-async def _stalled(host: Host, run: Run, stall: StreamStalled | StreamCut) -> Outcome | None:
+async def _stalled(host: TurnHost, run: Run, stall: StreamStalled | StreamCut) -> Outcome | None:
     turn = run.turn
     if not host.recovery.is_on:
         return await fail(host, turn, stall, "stream", run)
@@ -279,11 +280,11 @@ async def _stalled(host: Host, run: Run, stall: StreamStalled | StreamCut) -> Ou
     return None
 
 
-def _stopped(host: Host, turn: Turn) -> TurnStatus:
+def _stopped(host: TurnHost, turn: Turn) -> TurnStatus:
     return "skipped" if host.generation != turn.generation else "aborted"
 
 
-async def _apply_input(host: Host, turn: Turn) -> bool:
+async def _apply_input(host: TurnHost, turn: Turn) -> bool:
     """Put the turn's messages into the conversation and its row to `running`. False: it may not begin."""
     if turn.trigger in SUBMITTED and turn.signal.aborted:
         return False
@@ -327,7 +328,7 @@ async def _apply_input(host: Host, turn: Turn) -> bool:
     return True
 
 
-async def _resolved(host: Host, turn: Turn) -> list[Message]:
+async def _resolved(host: TurnHost, turn: Turn) -> list[Message]:
     if turn.compute_input is None:
         return turn.input
     await host.session.refresh()

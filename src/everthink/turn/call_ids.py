@@ -16,7 +16,7 @@ import msgspec
 from ..journal.ledger import was_called
 from ..messages import Part
 from ..models import port as model
-from .host import Host
+from .host import TurnHost
 
 __all__ = ["CallIds"]
 
@@ -24,7 +24,7 @@ __all__ = ["CallIds"]
 class CallIds:
     """The ids of the calls of one turn."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: TurnHost) -> None:
         self._host = host
         self._used: set[str] = set()
         # By the model's id: a call whose input it writes, and the last one that it made.

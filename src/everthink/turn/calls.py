@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -60,6 +60,7 @@ from ..tools.ask import REPORT, RERUN
 from ..tools.output import jsonable
 from ..tools.question import Answer, Given, LiveQuestion, Question, descriptor
 from ..tools.tool import Tool, ToolContext
+from .inner import Inner
 from .running import Run
 
 __all__ = ["StepCalls"]
@@ -220,7 +221,7 @@ class StepCalls:
 
     async def _place(self, event: model.ToolCallReady, called: CalledTool, tool: Tool) -> None:
         run = self.run
-        context = self._context(called, tool)
+        context = self.context_of(called, tool)
         asks = tool.has_body and bool(tool.needs_approval)
         # Nobody has a say before it runs: its start is committed together with the call itself.
         runs_now = tool.has_body and not asks and not run.host.hooks.overrides("before_tool_call")
@@ -262,7 +263,9 @@ class StepCalls:
         work = self._execute(called, tool, context, metadata)
         self._tasks[asyncio.create_task(work, name=f"tool {called.tool_name}")] = called.tool_call_id
 
-    def _context(self, called: CalledTool, tool: Tool) -> ToolContext:
+    def context_of(self, called: CalledTool, tool: Tool) -> ToolContext:
+        """What the body of a call may know."""
+
         async def conclude(
             output: Any, statements: Sequence[Statement], stored: Callable[[], object] | None
         ) -> None:
@@ -288,7 +291,7 @@ class StepCalls:
             tool_call_id=called.tool_call_id,
             messages=self.messages,
             signal=self.run.signal,
-            identity=self._whose(called.tool_call_id),
+            identity=self.whose(called.tool_call_id),
             request_id=self.run.turn.request_id,
             turn_id=self.run.turn.id,
             step=self.step,
@@ -298,9 +301,10 @@ class StepCalls:
             conclude=conclude,
             alive=self.run.note_progress,
             ask=lambda question, seconds: self._ask_live(called, question, seconds),
+            inner=Inner(self, called),
         )
 
-    def _whose(self, call_id: str) -> Any:
+    def whose(self, call_id: str) -> Any:
         """In whose name a call runs."""
         return self._by.get(call_id, self.run.turn.identity)
 
@@ -309,7 +313,7 @@ class StepCalls:
     async def _execute(
         self, called: CalledTool, tool: Tool, context: ToolContext, metadata: model.ProviderMetadata | None
     ) -> None:
-        host, turn = self.run.host, self.run.turn
+        host = self.run.host
         began = host.clock.monotonic()
         call = ToolCall(
             tool_name=called.tool_name,
@@ -318,17 +322,9 @@ class StepCalls:
             messages=self.messages,
             signal=self.run.signal,
             provider_metadata=metadata,
-            identity=self._whose(called.tool_call_id),
+            identity=self.whose(called.tool_call_id),
         )
-        host.emit(
-            ToolCallStart(
-                request_id=turn.request_id,
-                tool_call_id=called.tool_call_id,
-                tool_name=called.tool_name,
-                step_number=self.step,
-                input=called.input,
-            )
-        )
+        self.tell_start(called)
         failure: Exception | None = None
         raised_by: str | None = None
         output: Any = None
@@ -356,9 +352,31 @@ class StepCalls:
         if failure is not None:
             self._fail(called, failure, raised_by)
         duration = host.clock.monotonic() - began
-        host.emit(
+        self.tell_finish(called, output, failure, duration)
+        if called.tool_call_id not in self.outcomes:
+            return  # it waits for a person
+        await self.run.tell(self.outcomes[called.tool_call_id])
+        await self.tell_hook(called, output, failure, duration, metadata)
+
+    def tell_start(self, called: CalledTool) -> None:
+        """Tell observers that a call begins."""
+        self.run.host.emit(
+            ToolCallStart(
+                request_id=self.run.turn.request_id,
+                tool_call_id=called.tool_call_id,
+                tool_name=called.tool_name,
+                step_number=self.step,
+                input=called.input,
+            )
+        )
+
+    def tell_finish(
+        self, called: CalledTool, output: Any, failure: Exception | None, duration: float
+    ) -> None:
+        """Tell observers that a call has ended."""
+        self.run.host.emit(
             ToolCallFinish(
-                request_id=turn.request_id,
+                request_id=self.run.turn.request_id,
                 tool_call_id=called.tool_call_id,
                 tool_name=called.tool_name,
                 step_number=self.step,
@@ -369,10 +387,6 @@ class StepCalls:
                 output=output,
             )
         )
-        if called.tool_call_id not in self.outcomes:
-            return  # it waits for a person
-        await self.run.tell(self.outcomes[called.tool_call_id])
-        await self._tell_hook(called, output, failure, duration, metadata)
 
     def _ask(self, called: CalledTool, question: Question) -> None:
         """The tool asks a person something: it is kept with what the tool needs to go on, and shown."""
@@ -402,7 +416,7 @@ class StepCalls:
             return asked.answered.result()
         return {name: Given("decline") for name in question.forms}
 
-    async def _tell_hook(
+    async def tell_hook(
         self,
         called: CalledTool,
         output: Any,
@@ -410,6 +424,7 @@ class StepCalls:
         duration: float,
         metadata: model.ProviderMetadata | None = None,
     ) -> None:
+        """Show `after_tool_call` how a call ended."""
         host = self.run.host
         if not host.hooks.overrides("after_tool_call"):
             return
@@ -421,7 +436,7 @@ class StepCalls:
             signal=self.run.signal,
             provider_metadata=metadata,
             step_number=self.step,
-            identity=self._whose(called.tool_call_id),
+            identity=self.whose(called.tool_call_id),
             duration=duration,
             success=failure is None,
             output=copy_json(output),
@@ -433,10 +448,31 @@ class StepCalls:
         self, called: CalledTool, tool: Tool, context: ToolContext, call: ToolCall
     ) -> Any:
         host = self.run.host
-        given, lenient = called.input, False
+
+        async def begin(given: Any) -> None:
+            if called.tool_call_id not in self._begun:
+                start = [self._ledger(called, tool, given, started=True)]
+                if (asker := self._yes.pop(called.tool_call_id, None)) is not None:
+                    start.append(queries.taken(asker, called.tool_call_id, now=host.clock.now_ms()))
+                self.run.writer.also(*start)
+            await self.run.writer.settled()
+
+        return await self.decide_and_run(tool, context, call, begin)
+
+    async def decide_and_run(
+        self,
+        tool: Tool,
+        context: ToolContext,
+        call: ToolCall,
+        begin: Callable[[Any], Awaitable[None]],
+    ) -> Any:
+        """Ask the hook about a call, make its start durable, run the body. A call from within another one
+        goes the same way. `begin` is given the input that a hook chose, else `None`."""
+        host = self.run.host
+        given, lenient = call.input, False
         if host.hooks.overrides("before_tool_call"):
             # What a hook decides about is what runs; it is a copy, and Allow(input=…) changes it.
-            call = replace(call, input=tool.completed(called.input))
+            call = replace(call, input=tool.completed(call.input))
             match await self._decision(call, tool):
                 case Block(reason):
                     return (
@@ -450,13 +486,8 @@ class StepCalls:
                     given, lenient = input, True
                 case None | Allow():
                     pass
-        if called.tool_call_id not in self._begun:
-            start = [self._ledger(called, tool, given if lenient else None, started=True)]
-            if (asker := self._yes.pop(called.tool_call_id, None)) is not None:
-                start.append(queries.taken(asker, called.tool_call_id, now=host.clock.now_ms()))
-            self.run.writer.also(*start)
-        await self.run.writer.settled()
-        within = InCall(host.id, self.run.turn.id, called.tool_call_id)
+        await begin(given if lenient else None)
+        within = InCall(host.id, self.run.turn.id, call.tool_call_id)
         around = enclosing_calls.set((*enclosing_calls.get(), within))
         try:
             if not tool.streams:
@@ -467,6 +498,11 @@ class StepCalls:
             return value
         finally:
             enclosing_calls.reset(around)
+
+    @staticmethod
+    def cause_of(error: Exception) -> Exception:
+        """What really went wrong: of a hook that failed, its own error."""
+        return error.error if isinstance(error, _HookFailed) else error
 
     async def _decision(self, call: ToolCall, tool: Tool) -> ToolDecision | None:
         try:
@@ -577,7 +613,7 @@ class StepCalls:
         elif not tool.has_body:
             return  # the browser answers
         elif row is None or row.state == "asked":
-            await self._start_or_ask(called, tool, self._context(called, tool), None)
+            await self._start_or_ask(called, tool, self.context_of(called, tool), None)
         else:
             await self._ask_tool(called, tool, part, row)
 
@@ -597,7 +633,7 @@ class StepCalls:
 
     async def _find_out(self, called: CalledTool, tool: Tool, part: Part | None, row: CallRow) -> None:
         """The body had begun when it was cut off: what does the tool say became of it?"""
-        context = self._context(called, tool)
+        context = self.context_of(called, tool)
         try:
             # A hook may have given it another input than the model did.
             given = called.input if row.input is None else decode_json(row.input)
@@ -616,7 +652,7 @@ class StepCalls:
             self._report(called, part, began=True)
         outcome = self.outcomes[called.tool_call_id]
         failure = ToolInterrupted(str(outcome.output)) if outcome.is_error else None
-        await self._tell_hook(called, None if failure else outcome.output, failure, duration=0.0)
+        await self.tell_hook(called, None if failure else outcome.output, failure, duration=0.0)
 
     def _report(self, called: CalledTool, part: Part | None, *, began: bool) -> None:
         """Tell the model (and readers) that the call was cut off, in the agent's own words if it has any."""
@@ -656,7 +692,7 @@ class StepCalls:
             if checked.error is not None or checked.tool is None:
                 self._settle(called, str(checked.error), is_error=True)
                 continue
-            tool, context = checked.tool, self._context(called, checked.tool)
+            tool, context = checked.tool, self.context_of(called, checked.tool)
             if not answer.approved:
                 self._deny(called, answer.reason)
                 continue

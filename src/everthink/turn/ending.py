@@ -25,7 +25,7 @@ from ..observe.events import ChatRequestFailed, MessageError
 from ..session.session_queries import used
 from ..session.tree import Plan
 from ..store.port import Statement
-from .host import Host
+from .host import TurnHost
 from .outcome import Outcome, reason_of
 from .running import Run
 
@@ -56,7 +56,7 @@ SEGMENT_GRACE_MS = 10 * 60 * 1000
 # --- ways to end
 
 
-async def end_as(host: Host, run: Run, status: TurnStatus) -> Outcome:
+async def end_as(host: TurnHost, run: Run, status: TurnStatus) -> Outcome:
     """End an attempt that was not cut off: its last chunks, its message and its row in one commit."""
     turn = run.turn
     reason = reason_of(turn) if status == "aborted" else None
@@ -71,7 +71,7 @@ async def end_as(host: Host, run: Run, status: TurnStatus) -> Outcome:
 
 
 async def fail(
-    host: Host, turn: Turn, error: Exception, stage: Stage, run: Run | None, kind: str | None = None
+    host: TurnHost, turn: Turn, error: Exception, stage: Stage, run: Run | None, kind: str | None = None
 ) -> Outcome:
     """Store the partial answer and that the turn fails; then ask what to say; then end the row."""
     message: Message | None = None
@@ -115,7 +115,7 @@ def _failing(turn: Turn, error: Exception, stage: Stage, kind: str | None) -> St
     return queries.failing(turn.id, failure=encode_json(failure).decode())
 
 
-async def finish_failing(host: Host, turn: Turn, failure: Failing) -> Outcome:
+async def finish_failing(host: TurnHost, turn: Turn, failure: Failing) -> Outcome:
     """End a turn whose process died while it failed: what it said is stored, only the words are missing."""
     message = host.session.find(turn.message_id) or await host.session.get_message(turn.message_id)
     last = await last_chunk(host.store, turn.id)
@@ -145,7 +145,7 @@ async def finish_failing(host: Host, turn: Turn, failure: Failing) -> Outcome:
 
 
 async def end_where_cut(
-    host: Host,
+    host: TurnHost,
     turn: Turn,
     journal: Journal,
     status: TurnStatus,
@@ -175,7 +175,7 @@ async def end_where_cut(
 
 
 async def end_unstarted(
-    host: Host, turn: Turn, status: TurnStatus, *, fires_response: bool = False, error: str | None = None
+    host: TurnHost, turn: Turn, status: TurnStatus, *, fires_response: bool = False, error: str | None = None
 ) -> Outcome:
     """End a turn that says nothing: aborted before it began, superseded, or reset."""
     text = error or (reason_of(turn) if status == "aborted" else None)
@@ -184,7 +184,7 @@ async def end_unstarted(
     return Outcome(turn, status, fires_response=fires_response)
 
 
-async def end_lost(host: Host, turn_id: str, text: str) -> None:
+async def end_lost(host: TurnHost, turn_id: str, text: str) -> None:
     """End a turn of which only the row is left: its input was a function that died with its process."""
     now = host.clock.now_ms()
     await host.store.apply([queries.ended(turn_id, status="skipped", error=text, now=now)])
@@ -193,19 +193,19 @@ async def end_lost(host: Host, turn_id: str, text: str) -> None:
 # --- what is written, and told
 
 
-def closing(host: Host, turn: Turn, status: TurnStatus, error: str | None) -> list[Statement]:
+def closing(host: TurnHost, turn: Turn, status: TurnStatus, error: str | None) -> list[Statement]:
     """What ends a turn, for its last commit."""
     ended = queries.ended(turn.id, status=status, error=error, now=host.clock.now_ms())
     return [ended, *host.recovery.closing(turn, status)]
 
 
-def close(host: Host, ended: TurnEnded) -> None:
+def close(host: TurnHost, ended: TurnEnded) -> None:
     """Tell everybody that a turn is over, once that is durable."""
     host.feed.publish(ended)
     host.recovery.closed(ended.turn, ended.status)
 
 
-async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
+async def _store(host: TurnHost, run: Run, last: list[Statement]) -> Message | None:
     """Store the answer with the turn's last chunks and `last`, in one commit."""
     plan = Plan()
     if run.fold.has_content:
@@ -233,7 +233,7 @@ async def _store(host: Host, run: Run, last: list[Statement]) -> Message | None:
     return plan.writes[0][0]
 
 
-async def _store_shown(host: Host, run: Run, more: list[Statement]) -> Message | None:
+async def _store_shown(host: TurnHost, run: Run, more: list[Statement]) -> Message | None:
     """Store what readers have seen of an answer whose chunks could not all be written, and `more`."""
     run.is_closed = True
     turn = run.turn
@@ -248,7 +248,7 @@ async def _store_shown(host: Host, run: Run, more: list[Statement]) -> Message |
     return plan.writes[0][0] if plan.writes else None
 
 
-def _pruning(host: Host) -> list[Statement]:
+def _pruning(host: TurnHost) -> list[Statement]:
     """Now and then: drop the chunks of turns that ended long ago."""
     now = host.clock.now_ms()
     if now < host.prunes_at:
@@ -257,7 +257,7 @@ def _pruning(host: Host) -> list[Statement]:
     return [queries.pruned(before=now - SEGMENT_GRACE_MS)]
 
 
-def used_by(host: Host, run: Run) -> list[Statement]:
+def used_by(host: TurnHost, run: Run) -> list[Statement]:
     """Add what the provider reported to the session's totals."""
     input_tokens, output_tokens = run.usage.input_tokens or 0, run.usage.output_tokens or 0
     if not input_tokens and not output_tokens:
@@ -266,7 +266,7 @@ def used_by(host: Host, run: Run) -> list[Statement]:
     return [used(host.session.id, input=input_tokens, output=output_tokens, cost=0.0, now=now)]
 
 
-async def read_again(host: Host, turn: Turn) -> Journal:
+async def read_again(host: TurnHost, turn: Turn) -> Journal:
     """What the journal holds of a turn."""
     return await read_journal(host.store, turn.id, message_id=turn.message_id, continuation=turn.continuation)
 
@@ -284,7 +284,7 @@ class Explained:
 
 
 async def explain(
-    host: Host,
+    host: TurnHost,
     error: Exception,
     stage: Stage,
     request_id: str | None,

@@ -1,16 +1,17 @@
 """What the turns of one conversation work with: parts, each made once for its agent.
 
-runtime/chat --makes--> Host --> turn/, door/, recovery/ take from it what they use
+runtime/chat --makes--> TurnHost --> turn/, door/, recovery/ take from it what they use
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..abort import AbortRegistry
 from ..clock import Clock
+from ..errors import AgentErased, TurnInterrupted
 from ..hooks.runner import HookRunner
 from ..journal.feed import Feed
 from ..journal.open_turns import OpenTurns
@@ -31,12 +32,15 @@ from .last_failure import LastFailure
 if TYPE_CHECKING:
     from .outcome import Recoverer
 
-__all__ = ["Host"]
+__all__ = ["Leaves", "TurnHost", "interrupted"]
+
+Leaves = Literal["process", "alone", "erased"]
+"""What an agent leaves memory for."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Host:
-    """The parts that a turn works with. Nothing of a single turn is in here: that is in its `Turn`."""
+class TurnHost:
+    """The turn host: parts that turns work with. Nothing of a single one is in here: that is in its `Turn`."""
 
     id: str
     store: AgentStore
@@ -78,7 +82,30 @@ class Host:
     """What calls that run ask a person just now."""
     is_stopping: bool = False
     """The agent leaves memory: a turn that meets what is closed is cut, and has not failed."""
+    leaves: Leaves = "process"
+    """What it leaves memory for: with the process, alone, or because it is deleted."""
     prunes_at: int = 0
     """When chunks of ended turns are next dropped (ms)."""
     recovery: Recoverer = field(init=False)
     """Decides whether an interrupted turn goes on."""
+
+    def drop_views(self) -> None:
+        """Between turns, keep no more pictures in memory than may be: the next prompt makes them again."""
+        if self.views.are_many:
+            self.views.forget()
+            self.converter.forget()
+
+
+def interrupted(host: TurnHost, request_id: str) -> TurnInterrupted:
+    """What whoever waits for a turn is told when its agent leaves memory."""
+    match host.leaves:
+        case "process":
+            return TurnInterrupted(request_id)
+        case "erased":
+            return AgentErased(request_id)
+        case "alone":
+            return TurnInterrupted(
+                request_id,
+                "its agent leaves memory",
+                next_step="It goes on from there when the agent is next reached; ask for its result then.",
+            )

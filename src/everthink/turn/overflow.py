@@ -21,7 +21,7 @@ from ..observe.events import ChatContextCompacted, ChatContextSlimmed
 from ..session.compaction import CompactionReason
 from ..session.omit_results import choose
 from ..settings import as_settings, check_fields
-from .host import Host
+from .host import TurnHost
 
 __all__ = ["ContextOverflow", "Proactive", "before_step", "is_near", "make_room", "overflow_of"]
 
@@ -76,7 +76,7 @@ def overflow_of(setting: Any) -> ContextOverflow:
 
 
 class _Attempt(Protocol):
-    host: Host
+    host: TurnHost
     turn: Turn
     asked: Sequence[model.ModelMessage]
 
@@ -94,7 +94,7 @@ async def make_room(attempt: _Attempt) -> bool:
     return _slim(host, turn, attempt.asked)
 
 
-def _slim(host: Host, turn: Turn, asked: Sequence[model.ModelMessage]) -> bool:
+def _slim(host: TurnHost, turn: Turn, asked: Sequence[model.ModelMessage]) -> bool:
     session = host.session
     more = choose(asked, omitted=session.omitted)
     if not more:
@@ -106,7 +106,7 @@ def _slim(host: Host, turn: Turn, asked: Sequence[model.ModelMessage]) -> bool:
     return True
 
 
-async def _compacted(host: Host, turn: Turn, reason: CompactionReason, attempt: int | None) -> bool:
+async def _compacted(host: TurnHost, turn: Turn, reason: CompactionReason, attempt: int | None) -> bool:
     if not host.session.has_compaction:
         log.warning(
             "%s has context_overflow and no compaction: give its session one with on_compaction()", host.id
@@ -127,7 +127,7 @@ async def _compacted(host: Host, turn: Turn, reason: CompactionReason, attempt: 
     return is_shorter
 
 
-async def shortened(host: Host, reason: CompactionReason) -> bool:
+async def shortened(host: TurnHost, reason: CompactionReason) -> bool:
     """Compact the conversation. True when it is shorter now."""
     session = host.session
     await session.refresh()
@@ -145,6 +145,6 @@ def is_near(settings: Proactive | None, usage: model.Usage | None) -> bool:
     return tokens >= settings.max_input_tokens * settings.headroom
 
 
-async def before_step(host: Host, turn: Turn) -> bool:
+async def before_step(host: TurnHost, turn: Turn) -> bool:
     """Shorten the conversation because the last step came near the limit. True when it is shorter now."""
     return await _compacted(host, turn, "proactive", None)

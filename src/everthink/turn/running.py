@@ -35,7 +35,7 @@ from ..models.port import ModelMessage, Usage
 from ..observe.events import ChatStreamStalled
 from ..store.port import Statement
 from .assemble import Assembled
-from .host import Host
+from .host import TurnHost
 
 __all__ = ["Run", "StallTimer"]
 
@@ -49,7 +49,7 @@ _MAY_REPEAT = frozenset(
 class StallTimer:
     """Aborts a turn that has said nothing for too long."""
 
-    def __init__(self, host: Host, turn: Turn, seconds: float, abort: AbortController) -> None:
+    def __init__(self, host: TurnHost, turn: Turn, seconds: float, abort: AbortController) -> None:
         self._host, self._turn, self._seconds, self._abort = host, turn, seconds, abort
         self._timer: Timer | None = None
 
@@ -73,7 +73,7 @@ class StallTimer:
 class Run:
     """A running turn."""
 
-    def __init__(self, host: Host, turn: Turn) -> None:
+    def __init__(self, host: TurnHost, turn: Turn) -> None:
         self.host, self.turn = host, turn
         journal = turn.journal
         self.fold = journal.fold if journal else Accumulator(turn.message_id, continuation=turn.continuation)

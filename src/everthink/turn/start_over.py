@@ -13,12 +13,12 @@ from ..journal.feed import HistoryChanged, TurnRewound
 from ..journal.read import Journal
 from ..journal.turn import Turn
 from .ending import read_again
-from .host import Host
+from .host import TurnHost
 
 __all__ = ["start_over"]
 
 
-async def start_over(host: Host, turn: Turn, *, at_once: bool = False) -> Journal:
+async def start_over(host: TurnHost, turn: Turn, *, at_once: bool = False) -> Journal:
     """Forget what a turn has said; its answer gets another id. `at_once`: it goes on without a pause."""
     copy = await host.session.plan_removal(turn.message_id)
     turn.message_id = host.new_id()

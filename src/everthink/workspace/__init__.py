@@ -9,7 +9,7 @@ from .grep import Found, Hits
 from .memory import MemoryFiles
 from .mounted import MountedFiles, ReadOnly
 from .port import Change, Copy, Edit, Entry, Files, Link, MakeFolder, Move, Put, Remove, WorkspaceLimits
-from .workspace import Workspace, WorkspaceInfo
+from .workspace import ParentWorkspace, Workspace, WorkspaceInfo
 
 __all__ = [
     "Change",
@@ -25,6 +25,7 @@ __all__ = [
     "MemoryFiles",
     "MountedFiles",
     "Move",
+    "ParentWorkspace",
     "Put",
     "ReadOnly",
     "Remove",

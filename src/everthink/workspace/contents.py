@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
-from .media import media_type_of, text_of
+from ..media_types import media_type_of, text_of
 from .port import Edit, Put
-from .refusals import over
+from .refusals import over, unfit
 
 __all__ = ["PART_BYTES", "Content", "Part", "Ready", "decoded", "gathered"]
 
@@ -102,8 +102,13 @@ async def _whole(edit: Put, most_bytes: int) -> bytes:
         if len(data) > most_bytes:
             raise over(f"{edit.path!r} would have {len(data):,} bytes", "file_bytes", most_bytes, edit.path)
         return data
+    if not isinstance(cast("object", edit.data), AsyncIterable):
+        raise unfit(f"{edit.path!r} is written as bytes, not as {type(edit.data).__name__}.", edit.path)
     gathered = bytearray()
-    async for piece in edit.data:
+    pieces = cast("AsyncIterable[object]", edit.data)
+    async for piece in pieces:
+        if not isinstance(piece, bytes | bytearray | memoryview):
+            raise unfit(f"A stream of bytes for {edit.path!r} gave a {type(piece).__name__}.", edit.path)
         gathered += piece
         if len(gathered) > most_bytes:
             raise over(

@@ -83,7 +83,7 @@ def _span(start: int, stop: int) -> str:
 
 
 def _lines(text: str, label: str) -> list[str]:
-    lines = text.split("\n")
+    lines = text.split("\n") if text else []
     if len(lines) > MOST_LINES:
         raise WorkspaceError(
             f"{label!r} has {len(lines):,} lines, and two texts are compared up to {MOST_LINES:,}.",

@@ -26,16 +26,16 @@ from typing import Any, TypeVar, assert_never
 from ..clock import Clock, SystemClock, moment_of
 from ..confined import Confined
 from ..errors import WorkspaceCode, WorkspaceError
+from ..media_types import media_type_of
 from . import refusals
 from .contents import Ready, gathered
-from .media import media_type_of
 from .paths import ancestors, name_of, normal, parent_of
 from .plan import ROOT, Plan, Usage, followed
 from .port import (
     MIB,
     UNLIMITED,
     Changes,
-    Conclude,
+    CommitEdit,
     Copy,
     Edit,
     Entries,
@@ -231,7 +231,7 @@ class DiskFiles:
         self,
         edits: Sequence[Edit],
         *,
-        conclude: Conclude | None = None,
+        conclude: CommitEdit | None = None,
         limits: WorkspaceLimits = UNLIMITED,
     ) -> Changes:
         """Do all of the edits, or none."""
@@ -266,6 +266,13 @@ class DiskFiles:
 
             plan = Plan(look, below, now=now, limits=limits)
             _driven(plan.edit(ready))
+            for step in plan.steps:
+                if step.after is not None and f"/{_OURS}" in step.path:
+                    raise refusals.unfit(
+                        f"Names that begin with {_OURS} are our own.",
+                        step.path,
+                        next_step="Use another name.",
+                    )
             after = self._checked(plan, limits)
             _Effects(self._confined, self._followed, self._one).carry_out(ready)
             self._usage = after

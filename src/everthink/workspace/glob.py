@@ -38,7 +38,7 @@ class Glob:
     __slots__ = ("folder", "path", "pattern")
 
     def __init__(self, pattern: str) -> None:
-        if len(pattern) > _MOST_CHARACTERS:
+        if isinstance(pattern, str) and len(pattern) > _MOST_CHARACTERS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise unfit(f"A pattern has {_MOST_CHARACTERS:,} characters at most, not {len(pattern):,}.")
         self.pattern = normal(pattern, _LENGTHS)
         magic = _MAGIC.search(self.pattern)

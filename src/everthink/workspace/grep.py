@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import WorkspaceError
-from .media import text_of
+from ..media_types import text_of
 from .refusals import unfit
 
 __all__ = ["Found", "Hits", "Search"]

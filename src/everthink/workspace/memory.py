@@ -11,11 +11,12 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from ..clock import Clock, SystemClock, moment_of
+from ..settings import check_call
 from . import refusals
 from .contents import gathered
 from .paths import normal, range_below
 from .plan import ROOT, Kept, Plan, Usage, before_all, before_turn, followed
-from .port import UNLIMITED, Changes, Conclude, Edit, Entries, Entry, Put, WorkspaceLimits
+from .port import UNLIMITED, Changes, CommitEdit, Edit, Entries, Entry, Put, WorkspaceLimits
 
 __all__ = ["MemoryFiles"]
 
@@ -24,6 +25,7 @@ class MemoryFiles:
     """A tree in memory, with the files it begins with: `MemoryFiles({"/notes.md": "# Notes"})`."""
 
     def __init__(self, files: Mapping[str, str | bytes] | None = None, *, clock: Clock | None = None) -> None:
+        check_call("MemoryFiles", files=files)
         self._clock = clock or SystemClock()
         self._entries: dict[str, Entry] = {}
         self._contents: dict[str, bytes] = {}
@@ -78,7 +80,7 @@ class MemoryFiles:
         self,
         edits: Sequence[Edit],
         *,
-        conclude: Conclude | None = None,
+        conclude: CommitEdit | None = None,
         limits: WorkspaceLimits = UNLIMITED,
     ) -> Changes:
         """Do all of the edits, or none."""
@@ -92,7 +94,7 @@ class MemoryFiles:
         return [one.change for one in self._log if one.change.seq > after][:limit]
 
     async def restore(
-        self, seq: int, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
+        self, seq: int, *, conclude: CommitEdit | None = None, limits: WorkspaceLimits = UNLIMITED
     ) -> Changes:
         """Bring everything to where it stood after the change `seq`."""
         await self._begin()
@@ -103,7 +105,7 @@ class MemoryFiles:
         return await self._carry_out(lambda plan: plan.bring_back(wanted), conclude, limits)
 
     async def undo(
-        self, turn: str, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
+        self, turn: str, *, conclude: CommitEdit | None = None, limits: WorkspaceLimits = UNLIMITED
     ) -> Changes:
         """Take back what one turn changed: nothing here, since changes in memory belong to no turn."""
         wanted = before_turn(self._log, turn)
@@ -112,7 +114,7 @@ class MemoryFiles:
     async def _carry_out(
         self,
         think: Callable[[Plan], Awaitable[None]],
-        conclude: Conclude | None,
+        conclude: CommitEdit | None,
         limits: WorkspaceLimits,
     ) -> Changes:
         now = moment_of(self._clock.now_ms())

@@ -14,6 +14,7 @@ from typing import NamedTuple, assert_never
 
 from ..clock import EPOCH
 from ..errors import InvalidSettings, WorkspaceError
+from ..settings import check_call
 from . import refusals
 from .contents import Content, Ready
 from .paths import ancestors, is_below, normal, parent_of
@@ -21,7 +22,7 @@ from .plan import ROOT, Plan, followed
 from .port import (
     UNLIMITED,
     Changes,
-    Conclude,
+    CommitEdit,
     Copy,
     Edit,
     Entries,
@@ -70,7 +71,7 @@ class ReadOnly:
         self,
         edits: Sequence[Edit],
         *,
-        conclude: Conclude | None = None,
+        conclude: CommitEdit | None = None,
         limits: WorkspaceLimits = UNLIMITED,
     ) -> Changes:
         """Refuse."""
@@ -85,6 +86,7 @@ class MountedFiles:
     """A tree put together from several. There is one at `/`; the others hide what it has at their paths."""
 
     def __init__(self, mounts: Mapping[str, Files]) -> None:
+        check_call("MountedFiles", mounts=mounts)
         self._mounts = {normal(path): files for path, files in mounts.items()}
         if "/" not in self._mounts:
             raise InvalidSettings(
@@ -185,7 +187,7 @@ class MountedFiles:
         self,
         edits: Sequence[Edit],
         *,
-        conclude: Conclude | None = None,
+        conclude: CommitEdit | None = None,
         limits: WorkspaceLimits = UNLIMITED,
     ) -> Changes:
         """Do all of the edits, or none, in the one mount that they are in."""

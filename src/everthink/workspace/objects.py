@@ -3,11 +3,12 @@
     StoredFiles --put, get, delete--> ObjectContents --> obstore --> S3, R2, GCS, Azure, memory, a directory
 
 The object is there before the row that names it is committed. A crash between the two leaves an object that
-nobody names, never a name without its object; `sweep` deletes such objects.
+nobody names, never a name without its object; a sweep (`stored.py`) deletes such objects.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import AsyncIterator, Collection
 from typing import Any
@@ -15,7 +16,14 @@ from urllib.parse import quote
 
 from ..errors import MissingExtra, WorkspaceError
 
-__all__ = ["ObjectContents"]
+__all__ = ["LostObject", "ObjectContents"]
+
+_AT_ONCE = 20
+"""Objects that are deleted at the same time."""
+
+
+class LostObject(WorkspaceError):
+    """A row names an object that is not there."""
 
 
 class ObjectContents:
@@ -76,25 +84,27 @@ class ObjectContents:
 
     async def delete(self, hashes: Collection[str]) -> None:
         """Delete some contents. What is not there is fine."""
-        for hash in hashes:
-            try:
-                await self._obstore.delete_async(self._store, self._key(hash))
-            except FileNotFoundError:
-                continue
-            except Exception as error:  # every store has errors of its own
-                raise self._unavailable("written to", error) from error
+        wanted = list(hashes)
+        for start in range(0, len(wanted), _AT_ONCE):
+            await asyncio.gather(*(self._delete(hash) for hash in wanted[start : start + _AT_ONCE]))
 
-    async def sweep(self, named: Collection[str]) -> int:
-        """Delete every object of this agent that is not among `named`: how many."""
-        found: list[str] = []
+    async def _delete(self, hash: str) -> None:
+        try:
+            await self._obstore.delete_async(self._store, self._key(hash))
+        except FileNotFoundError:
+            return
+        except Exception as error:  # every store has errors of its own
+            raise self._unavailable("written to", error) from error
+
+    async def listed(self) -> set[str]:
+        """The hashes of all that is here of this agent."""
+        found: set[str] = set()
         try:
             async for page in self._obstore.list(self._store, prefix=self._folder):
-                found += [meta["path"].rpartition("/")[2] for meta in page]
+                found.update(meta["path"].rpartition("/")[2] for meta in page)
         except Exception as error:  # every store has errors of its own
             raise self._unavailable("listed", error) from error
-        unnamed = sorted(set(found) - set(named))
-        await self.delete(unnamed)
-        return len(unnamed)
+        return found
 
     def _key(self, hash: str) -> str:
         return f"{self._folder}/{hash}"
@@ -108,8 +118,8 @@ class ObjectContents:
         )
 
 
-def _lost(hash: str) -> WorkspaceError:
-    return WorkspaceError(
+def _lost(hash: str) -> LostObject:
+    return LostObject(
         f"The bytes of a file are not in the object store any more ({hash[:12]}…).",
         code="EIO",
         kept="The file is still listed.",

@@ -15,7 +15,19 @@ import unicodedata
 from .port import UNLIMITED, WorkspaceLimits
 from .refusals import over, unfit
 
-__all__ = ["ancestors", "is_below", "name_of", "normal", "parent_of", "range_below", "target_of"]
+__all__ = [
+    "EVICTED_FOLDER",
+    "ancestors",
+    "is_below",
+    "name_of",
+    "normal",
+    "parent_of",
+    "range_below",
+    "target_of",
+]
+
+EVICTED_FOLDER = "/attachments/evicted"
+"""Where files go that leave old messages. What is here goes with the conversation."""
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
 

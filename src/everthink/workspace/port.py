@@ -28,7 +28,7 @@ __all__ = [
     "UNLIMITED",
     "Change",
     "Changes",
-    "Conclude",
+    "CommitEdit",
     "Copy",
     "Edit",
     "Entries",
@@ -48,7 +48,7 @@ MIB = 1024 * 1024
 
 Kind = Literal["file", "directory", "symlink"]
 
-Conclude = Callable[[Sequence[Statement]], Awaitable[None]]
+CommitEdit = Callable[[Sequence[Statement]], Awaitable[None]]
 """Takes the statements of an edit into a commit of its own, returns once that is durable, and raises when it
 is not. Whoever keeps files elsewhere than in the store calls it with `()` right after the edit's effect."""
 
@@ -227,7 +227,7 @@ class Files(Protocol):
         self,
         edits: Sequence[Edit],
         *,
-        conclude: Conclude | None = None,
+        conclude: CommitEdit | None = None,
         limits: WorkspaceLimits = UNLIMITED,
     ) -> Changes:
         """Do all of the edits, in order, or none: what changed. `conclude` is called once when it is done."""
@@ -242,13 +242,13 @@ class History(Protocol):
         ...
 
     async def restore(
-        self, seq: int, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
+        self, seq: int, *, conclude: CommitEdit | None = None, limits: WorkspaceLimits = UNLIMITED
     ) -> Changes:
         """Bring everything to where it stood after the change `seq`. These are changes, too."""
         ...
 
     async def undo(
-        self, turn: str, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
+        self, turn: str, *, conclude: CommitEdit | None = None, limits: WorkspaceLimits = UNLIMITED
     ) -> Changes:
         """Take back what one turn changed. These are changes, too."""
         ...

@@ -18,9 +18,11 @@ from .plan import Kept, Step
 from .port import Change, Entry
 
 __all__ = [
+    "ANY",
     "BELOW",
     "BYTE_ORDER",
     "COUNTS",
+    "COUNT_OBJECTS",
     "FIRST_OF_TURN",
     "KNOWN",
     "LISTED",
@@ -40,10 +42,12 @@ __all__ = [
     "entry_of",
     "forgotten",
     "kept_of",
+    "let_go",
     "logged",
     "looked",
     "places",
     "swept",
+    "unnamed",
 ]
 
 TABLES = (
@@ -151,6 +155,10 @@ SPILLED = (
     "SELECT COUNT(*) FROM files f JOIN contents c ON c.agent = f.agent AND c.hash = f.hash AND c.part = 0"
     " WHERE f.agent = :agent AND c.place = 'object'"
 )
+
+ANY = "SELECT 1 FROM contents WHERE agent = :agent LIMIT 1"
+
+COUNT_OBJECTS = "SELECT COUNT(*) FROM contents WHERE agent = :agent AND place = 'object'"
 
 OBJECTS = "SELECT hash FROM contents WHERE agent = :agent AND place = 'object'"
 
@@ -304,6 +312,28 @@ def forgotten(*, most: int, most_bytes: int, before: datetime) -> Statement:
     )
 
 
+def let_go(folder: str, upper: str, but: Statement) -> Iterator[Statement]:
+    """Remove the files of a folder, but those that a condition holds for, and what the log knows of them.
+
+    No change is noted: what was here is not to be brought back. The bytes stay until the next sweep, since
+    somebody may be copying a file. `upper` is the folder above, which goes as well when it is empty.
+    """
+    whose = f"agent = :agent AND parent = ? AND kind = 'file' AND NOT ({but.sql})"
+    params = (folder, *but.params)
+    yield Statement(
+        "UPDATE file_changes SET hash = NULL, was = NULL, was_hash = NULL, was_size = 0 WHERE agent = :agent"
+        f" AND path IN (SELECT path FROM files WHERE {whose})",
+        params,
+    )
+    yield Statement(f"DELETE FROM files WHERE {whose}", params)
+    for path in (folder, upper):
+        yield Statement(
+            "DELETE FROM files WHERE agent = :agent AND path = ? AND kind = 'directory' AND NOT EXISTS"
+            " (SELECT 1 FROM files inside WHERE inside.agent = files.agent AND inside.parent = files.path)",
+            (path,),
+        )
+
+
 _NAMED = (
     "SELECT hash FROM files WHERE agent = :agent AND hash IS NOT NULL"
     " UNION SELECT hash FROM file_changes WHERE agent = :agent AND hash IS NOT NULL"
@@ -311,12 +341,22 @@ _NAMED = (
 )
 
 
-def swept(keep: Sequence[str] = ()) -> Statement:
-    """Delete the bytes that no file and no change names, except these. Returns the hashes of objects."""
-    also = f" AND hash NOT IN ({', '.join('?' * len(keep))})" if keep else ""
+def unnamed(after: str, limit: int) -> Statement:
+    """So many hashes of bytes that no file and no change names, in their order, from behind one on."""
     return Statement(
-        f"DELETE FROM contents WHERE agent = :agent AND hash NOT IN ({_NAMED}){also} RETURNING hash, place",
-        tuple(keep),
+        "SELECT DISTINCT hash FROM contents WHERE agent = :agent AND hash > ?"
+        f" AND hash NOT IN ({_NAMED}) ORDER BY hash LIMIT ?",
+        (after, limit),
+    )
+
+
+def swept(hashes: Sequence[str]) -> Statement:
+    """Delete those of these bytes that no file and no change names. Returns their hashes and places."""
+    marks = ", ".join("?" * len(hashes))
+    return Statement(
+        f"DELETE FROM contents WHERE agent = :agent AND hash IN ({marks}) AND hash NOT IN ({_NAMED})"
+        " RETURNING hash, place",
+        tuple(hashes),
     )
 
 

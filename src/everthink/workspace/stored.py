@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -19,15 +19,16 @@ from weakref import WeakValueDictionary
 from ..clock import Clock, moment_of
 from ..current import current_call
 from ..errors import AgentError, WorkspaceError
+from ..store.borrowed import lent
 from ..store.port import AgentStore, Row, Statement
 from . import queries, refusals
 from .contents import PART_BYTES, Content, decoded, gathered
 from .objects import ObjectContents
 from .paths import range_below
 from .plan import ROOT, Kept, Plan, Usage, before_all, before_turn, followed
-from .port import UNLIMITED, Changes, Conclude, Edit, Entries, Entry, WorkspaceLimits
+from .port import UNLIMITED, Changes, CommitEdit, Edit, Entries, Entry, WorkspaceLimits
 
-__all__ = ["Origin", "StoredFiles"]
+__all__ = ["NamedElsewhere", "Origin", "StoredFiles"]
 
 _log = logging.getLogger("everthink.workspace")
 
@@ -35,6 +36,9 @@ T = TypeVar("T")
 
 Origin = Callable[[], tuple[str | None, str | None]]
 """Which tool call, of which turn, the code that asks is part of."""
+
+NamedElsewhere = Callable[[Collection[str]], Awaitable[Collection[str]]]
+"""Which of some contents something else names by their hash, such as the result of a tool in a message."""
 
 _PAGE = 500
 _MANY = 2000
@@ -52,9 +56,12 @@ class _Shared:
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
+        self.scripts = asyncio.Lock()
         self.seq = -1
         self.usage = Usage()
         """As it was after the change `seq`: every change is numbered, so an older one is not believed."""
+        self.is_moved = False
+        """True when files were removed that no change tells of: what is left is counted again."""
         self.unswept_changes = 0
         self.unswept_bytes = 0
 
@@ -78,11 +85,22 @@ class StoredFiles:
         origin: Origin | None = None,
         objects: ObjectContents | None = None,
         spill_from: int = 1_500_000,
+        named: NamedElsewhere | None = None,
     ) -> None:
         self._store, self._clock = store, clock
         self._origin = origin or (lambda: current_call(store.agent))
-        self._objects, self._spill_from = objects, spill_from
+        self._objects, self._spill_from, self._named = objects, spill_from, named
         self._shared = _shared_by(store)
+
+    @property
+    def agent(self) -> str:
+        """Whose files they are."""
+        return self._store.agent
+
+    @property
+    def scripts(self) -> asyncio.Lock:
+        """Held by a script that works in them: one waits for the other, whoever of the family runs them."""
+        return self._shared.scripts
 
     def place_of(self, size: int) -> str:
         """Where the bytes of a file of this size are put."""
@@ -207,19 +225,26 @@ class StoredFiles:
         self,
         edits: Sequence[Edit],
         *,
-        conclude: Conclude | None = None,
+        conclude: CommitEdit | None = None,
         limits: WorkspaceLimits = UNLIMITED,
+        is_logged: bool = True,
     ) -> Changes:
-        """Do all of the edits, or none, in one commit."""
+        """Do all of the edits, or none, in one commit. What is not logged is taken back by nobody."""
         ready = await gathered(edits, most_bytes=limits.file_bytes)
         async with self._shared.lock:
-            return await self._carry_out(lambda plan: plan.edit(ready), conclude, limits)
+            return await self._carry_out(lambda plan: plan.edit(ready), conclude, limits, is_logged=is_logged)
+
+    def count_again(self) -> None:
+        """Files were removed by a commit that is none of ours (`queries.let_go`)."""
+        self._shared.is_moved = True
 
     async def _carry_out(
         self,
         think: Callable[[Plan], Awaitable[None]],
-        conclude: Conclude | None,
+        conclude: CommitEdit | None,
         limits: WorkspaceLimits,
+        *,
+        is_logged: bool = True,
     ) -> Changes:
         now = moment_of(self._clock.now_ms())
         plan = Plan(self._look_and_count, self._below, now=now, limits=limits, pause=_others_turn)
@@ -231,25 +256,25 @@ class StoredFiles:
         after = plan.usage(usage)
         call_id, turn = self._origin()
         contents = await self._kept(plan)
+        steps = plan.steps if is_logged else []
 
         def written() -> tuple[Changes, list[Statement]]:
             changes = [
-                step.told(last + n, at=now, call_id=call_id, turn=turn)
-                for n, step in enumerate(plan.steps, 1)
+                step.told(last + n, at=now, call_id=call_id, turn=turn) for n, step in enumerate(steps, 1)
             ]
-            kept = [Kept(change, step.before) for change, step in zip(changes, plan.steps, strict=True)]
+            kept = [Kept(change, step.before) for change, step in zip(changes, steps, strict=True)]
             return changes, [*contents, *queries.changed(plan.final), *queries.logged(kept)]
 
         # A folder may have fifty thousand files: others are served meanwhile.
         changes, statements = await asyncio.to_thread(written) if len(plan.steps) > _MANY else written()
         if conclude is not None:
-            await _seen_through(conclude(statements))
+            await _seen_through(conclude(lent(self._store, statements)))
         elif statements:
             await _seen_through(self._store.apply(statements))
         shared = self._shared
         shared.seq, shared.usage = last + len(changes), after
         shared.unswept_changes += len(changes)
-        shared.unswept_bytes += sum(step.before.size for step in plan.steps if step.before)
+        shared.unswept_bytes += sum(step.before.size for step in steps if step.before)
         if shared.unswept_changes >= _SWEEP_AFTER or shared.unswept_bytes >= _SWEEP_BYTES:
             await self._sweep_or_log(limits)
         return changes
@@ -275,10 +300,12 @@ class StoredFiles:
         return statements
 
     async def _usage(self) -> Usage:
-        if self._shared.seq != self._last:
+        shared = self._shared
+        if shared.is_moved or shared.seq != self._last:
+            shared.is_moved = False
             rows = await self._store.fetch(queries.USAGE)
             return Usage(rows[0][0], rows[0][1])
-        return self._shared.usage
+        return shared.usage
 
     async def _look_and_count(self, paths: Sequence[str]) -> Mapping[str, Entry]:
         found: dict[str, Entry] = {}
@@ -320,7 +347,7 @@ class StoredFiles:
         return [queries.kept_of(row).change for row in await self._store.fetch(queries.LOG, after, limit)]
 
     async def restore(
-        self, seq: int, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
+        self, seq: int, *, conclude: CommitEdit | None = None, limits: WorkspaceLimits = UNLIMITED
     ) -> Changes:
         """Bring everything to where it stood after the change `seq`."""
         async with self._shared.lock:
@@ -331,7 +358,7 @@ class StoredFiles:
             return await self._carry_out(lambda plan: plan.bring_back(wanted), conclude, limits)
 
     async def undo(
-        self, turn: str, *, conclude: Conclude | None = None, limits: WorkspaceLimits = UNLIMITED
+        self, turn: str, *, conclude: CommitEdit | None = None, limits: WorkspaceLimits = UNLIMITED
     ) -> Changes:
         """Take back what one turn changed."""
         async with self._shared.lock:
@@ -345,35 +372,64 @@ class StoredFiles:
             found += [queries.kept_of(row) for row in rows]
         return found
 
-    async def sweep(self, limits: WorkspaceLimits, *, keep: Sequence[str] = ()) -> int:
+    async def sweep(self, limits: WorkspaceLimits, *, keep: Collection[str] = ()) -> int:
         """Forget changes that need not be kept, and the bytes that nothing names any more: how many.
 
-        `keep` are hashes that something else names. Objects that a crash left behind go, too.
+        `keep` are hashes that are named all the same. Objects that a crash left behind go, too. Others write
+        in between: the lock is held for a page of it at a time.
         """
         async with self._shared.lock:
-            swept = await self._sweep(limits, keep)
-            if self._objects is not None:
-                named = await self._store.fetch(queries.OBJECTS)
-                swept += await self._objects.sweep([row[0] for row in named])
-            return swept
+            await self._forget(limits)
+        swept, after = 0, ""
+        while True:
+            async with self._shared.lock:
+                after, gone = await self._sweep_page(after, keep)
+            swept += gone
+            if not after:
+                return swept + await self._sweep_objects()
 
-    async def erase_objects(self) -> int:
-        """Delete every object of the agent. For one that is being erased: its files are not readable then."""
-        return 0 if self._objects is None else await self._objects.sweep(())
-
-    async def _sweep(self, limits: WorkspaceLimits, keep: Sequence[str] = ()) -> int:
+    async def _forget(self, limits: WorkspaceLimits) -> None:
         before = moment_of(self._clock.now_ms()) - timedelta(days=limits.history_days)
         forgotten = queries.forgotten(most=limits.history, most_bytes=limits.history_bytes, before=before)
-        _, gone = await _seen_through(self._store.apply([forgotten, queries.swept(keep)]))
-        objects = {row[0] for row in gone if row[1] == "object"}
-        if objects and self._objects is not None:
-            await self._objects.delete(objects)
+        await _seen_through(self._store.apply([forgotten]))
         self._shared.unswept_changes = self._shared.unswept_bytes = 0
-        return len({row[0] for row in gone})
+
+    async def _sweep_page(self, after: str, keep: Collection[str]) -> tuple[str, int]:
+        """Delete some of the bytes that nothing names: behind which hash the next are, and how many went.
+
+        The rows go first. A crash then leaves objects that no row names, which the next sweep deletes.
+        """
+        sql, params, *_ = queries.unnamed(after, _PAGE)
+        found = [row[0] for row in await self._store.fetch(sql, *params)]
+        wanted = set(found) - set(keep)
+        if wanted and self._named is not None:
+            wanted -= set(await self._named(wanted))
+        gone: set[str] = set()
+        if wanted:
+            (rows,) = await _seen_through(self._store.apply([queries.swept(sorted(wanted))]))
+            gone = {row[0] for row in rows}
+            objects = {row[0] for row in rows if row[1] == "object"}
+            if objects and self._objects is not None:
+                await self._objects.delete(objects)
+        return found[-1] if len(found) == _PAGE else "", len(gone)
+
+    async def _sweep_objects(self) -> int:
+        """Delete the objects that no row names. One that is being written has no row yet: hence the lock."""
+        if self._objects is None:
+            return 0
+        swept, there = 0, sorted(await self._objects.listed())
+        for start in range(0, len(there), _PAGE):
+            async with self._shared.lock:
+                named = {row[0] for row in await self._store.fetch(queries.OBJECTS)}
+                unnamed = [hash for hash in there[start : start + _PAGE] if hash not in named]
+                await self._objects.delete(unnamed)
+            swept += len(unnamed)
+        return swept
 
     async def _sweep_or_log(self, limits: WorkspaceLimits) -> None:
         try:
-            await self._sweep(limits)
+            await self._forget(limits)
+            await self._sweep_page("", ())
         except AgentError:
             _log.exception("Old versions of the files of %s could not be forgotten.", self._store.agent)
 

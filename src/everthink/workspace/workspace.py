@@ -32,6 +32,7 @@ from ..observe.workspace_events import (
     WorkspaceRm,
     WorkspaceWrite,
 )
+from ..settings import check_call
 from ..store.port import AgentStore
 from . import refusals
 from .diff import unified
@@ -42,7 +43,7 @@ from .objects import ObjectContents
 from .paths import normal
 from .port import (
     Change,
-    Conclude,
+    CommitEdit,
     Copy,
     Edit,
     Entry,
@@ -55,9 +56,9 @@ from .port import (
     Remove,
     WorkspaceLimits,
 )
-from .stored import Origin, StoredFiles
+from .stored import NamedElsewhere, Origin, StoredFiles
 
-__all__ = ["Workspace", "WorkspaceInfo"]
+__all__ = ["ParentWorkspace", "Workspace", "WorkspaceInfo"]
 
 _log = logging.getLogger("everthink.workspace")
 
@@ -103,6 +104,15 @@ class Workspace:
         spill_from: int = SPILL_FROM,
         on_change: OnChange | None = None,
     ) -> None:
+        check_call(
+            "Workspace",
+            files=files,
+            limits=limits,
+            objects=objects,
+            prefix=prefix,
+            spill_from=spill_from,
+            on_change=on_change,
+        )
         if files is not None and (objects is not None or prefix is not None):
             raise InvalidSettings(
                 "Workspace(files, objects=…): only an agent's own files go to an object store.",
@@ -113,7 +123,7 @@ class Workspace:
         self._objects, self._prefix, self._spill_from = objects, prefix, spill_from
         self._files = files
         self._emit: Callable[[EventBody], None] | None = None
-        self._conclude: Conclude | None = None
+        self._conclude: CommitEdit | None = None
         self._lock = asyncio.Lock()  # held while a file is read to be written again
 
     def bind(
@@ -123,18 +133,28 @@ class Workspace:
         clock: Clock,
         emit: Callable[[EventBody], None] | None = None,
         origin: Origin | None = None,
+        named: NamedElsewhere | None = None,
     ) -> Workspace:
-        """The workspace of the agent whose `store` this is. `origin` says which call of which turn asks."""
+        """The workspace of the agent whose `store` this is. `origin` says which call of which turn asks,
+        `named` which contents are to be kept though no file has them any more."""
         bound = copy.copy(self)
         bound._emit, bound._lock = emit, asyncio.Lock()
         if self._own_files is None:
-            objects = None
-            if self._objects is not None:
-                objects = ObjectContents(self._objects, prefix=self._prefix, agent=store.agent)
             bound._files = StoredFiles(
-                store, clock=clock, origin=origin, objects=objects, spill_from=self._spill_from
+                store,
+                clock=clock,
+                origin=origin,
+                objects=self.objects_of(store.agent),
+                spill_from=self._spill_from,
+                named=named,
             )
         return bound
+
+    def objects_of(self, agent: str) -> ObjectContents | None:
+        """What the object store has of an agent; `None`: there is none."""
+        if self._objects is None:
+            return None
+        return ObjectContents(self._objects, prefix=self._prefix, agent=agent)
 
     @property
     def is_own(self) -> bool:
@@ -146,7 +166,7 @@ class Workspace:
         home = None if instance is None else getattr(instance, "_home", None)
         return self if home is None else home.workspace
 
-    def concluding(self, conclude: Conclude) -> Workspace:
+    def concluding(self, conclude: CommitEdit) -> Workspace:
         """The same workspace for one tool call: `conclude` takes the rows of what it writes into the commit
         that settles the call, so that both are there after a crash, or neither.
 
@@ -177,6 +197,7 @@ class Workspace:
 
     async def read_file_bytes(self, path: str, *, start: int = 0, length: int | None = None) -> bytes | None:
         """The bytes of a file, all or some, or `None` when there is none."""
+        check_call("read_file_bytes", start=start, length=length)
         where = self._normal(path)
         data = await self.files.read(where, start=start, length=length)
         if data is not None:
@@ -331,6 +352,7 @@ class Workspace:
 
     async def restore(self, seq: int) -> list[Change]:
         """Bring all files to where they stood after the change `seq`. That can be taken back the same way."""
+        check_call("restore", seq=seq)
         changes = await self._history.restore(seq, conclude=self._conclude, limits=self.limits)
         await self._show(changes)
         self._tell(WorkspaceRestore(changes=len(changes), seq=seq))
@@ -355,10 +377,6 @@ class Workspace:
         Returns how many contents are gone. Asked for by the runtime now and then; nobody else has to.
         """
         return await self.files.sweep(self.limits, keep=keep) if isinstance(self.files, StoredFiles) else 0
-
-    async def erase_objects(self) -> int:
-        """Delete what the object store holds of the agent: how many contents. Its rows go with the agent."""
-        return await self.files.erase_objects() if isinstance(self.files, StoredFiles) else 0
 
     # --- writing
 
@@ -464,7 +482,8 @@ class Workspace:
 
     async def apply(self, edits: Sequence[Edit]) -> list[Change]:
         """Do several edits at once: all of them, or none."""
-        return await self._apply([self._normalised(edit) for edit in edits])
+        given = [edits] if isinstance(edits, Edit) else edits
+        return await self._apply([self._normalised(edit) for edit in given])
 
     # --- how
 
@@ -483,7 +502,7 @@ class Workspace:
                 size += len(piece)
                 yield piece
 
-        given = data if isinstance(data, bytes) else counted(data)
+        given = counted(data) if isinstance(data, AsyncIterable) else data
         changes = await self._apply([Put(self._normal(path), given, media_type, if_hash)])
         written = changes[-1]
         self._tell(
@@ -552,6 +571,23 @@ class Workspace:
                 return Copy(self._normal(source), self._normal(path))
             case Link(path, target):
                 return Link(self._normal(path), target)
+            case _:  # pyright: ignore[reportUnnecessaryComparison] - users call it
+                raise refusals.unfit(f"apply() takes edits, such as Put(…), not a {type(edit).__name__}.")
+
+
+class ParentWorkspace(Workspace):
+    """The files of the agent above: a child works in those of its parent, whatever they are.
+
+        class Researcher(Think):
+            workspace = ParentWorkspace()
+
+    Both write to the same files, one after the other, and to the same log, where a change names the turn of
+    whoever made it. The files are the parent's: they stay when the child is deleted. An agent that is
+    nobody's child has files of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
 
 
 def _look(search: Search, glob: Glob | None, page: list[tuple[str, bytes | None]]) -> None:

@@ -7,6 +7,7 @@
 import { chromium } from "playwright-core";
 import { journeys as asking } from "./asking.mjs";
 import { journeys as chatting } from "./chatting.mjs";
+import { journeys as coding } from "./coding.mjs";
 import { journeys as delegating } from "./delegating.mjs";
 import { journeys as filing } from "./filing.mjs";
 import { journeys as finding } from "./finding.mjs";
@@ -21,6 +22,7 @@ import { given, Tab } from "./tab.mjs";
 const journeys = {
   ...asking,
   ...chatting,
+  ...coding,
   ...delegating,
   ...filing,
   ...finding,

@@ -21,6 +21,7 @@ from everthink.serving.page import WithPage
 from everthink.serving.target import Loaded
 from everthink.testing import ManualClock, ScriptedModel, says
 from tests.journeys.page.asking import Concierge, Desk
+from tests.journeys.page.coding import Dispatcher
 from tests.journeys.page.delegating import Office
 from tests.journeys.page.filing import Study
 from tests.wire import peer
@@ -329,7 +330,7 @@ def guarded(store: str) -> WithPage:
 def site(store: str) -> WithPage:
     """The page, its inspector and the agents."""
     agents = (ThinkPeer, TravelGuide, Muse, Demo, Archive, Gallery, Mine, Walker, Desk, Concierge)
-    app = App(*agents, Office, Study, Guide, store=store, limits=LIMITS)
+    app = App(*agents, Office, Study, Dispatcher, Guide, store=store, limits=LIMITS)
     return WithPage(Loaded(app, "the journeys", app))
 
 

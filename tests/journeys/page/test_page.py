@@ -36,6 +36,7 @@ STATIC = ROOT / "src" / "everthink" / "devtools" / "static"
 PARTS = (
     "asking.mjs",
     "chatting.mjs",
+    "coding.mjs",
     "delegating.mjs",
     "filing.mjs",
     "finding.mjs",

@@ -1,24 +1,30 @@
-"""What every `Sandbox` that runs bash must do. An adapter passes by subclassing `BashContract` in its tests:
+"""What every `Sandbox` must do. An adapter passes by subclassing `BashContract`, or `CodeContract` once for
+each of its languages, in its tests:
 
     pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-    class TestMySandbox(BashContract):
+    class TestMyPython(CodeContract):
+        language = "python"
+
         async def open(self):
             return MySandbox(...)
 
-`HOSTILE` are scripts that try to take a server down, by kind. Needs pytest with the anyio plugin.
+`HOSTILE` are bash scripts that try to take a server down, by kind; `HOSTILE_CODE` the same in other
+languages. Needs pytest with the anyio plugin.
 """
 
 from __future__ import annotations
 
 from .calls import CallsContract
+from .code import CodeContract
 from .files import FilesContract
 from .hostile import HOSTILE
+from .hostile_code import HOSTILE_CODE
 from .limits import LimitsContract
 from .scripts import ScriptsContract
 from .walls import WallsContract
 
-__all__ = ["HOSTILE", "BashContract"]
+__all__ = ["HOSTILE", "HOSTILE_CODE", "BashContract", "CodeContract"]
 
 
 class BashContract(ScriptsContract, FilesContract, CallsContract, LimitsContract, WallsContract):

@@ -5,9 +5,10 @@ Pure, and the same on every machine: the tables of the system are not asked.
 
 from __future__ import annotations
 
-__all__ = ["BYTES", "TEXT", "media_type_of", "sniffed", "text_of"]
+__all__ = ["BYTES", "PDF", "PDF_SIGN", "SVG", "TEXT", "media_type_of", "signed_as", "sniffed", "text_of"]
 
 TEXT, BYTES = "text/plain", "application/octet-stream"
+PDF, PDF_SIGN, SVG = "application/pdf", b"%PDF-", "image/svg+xml"
 
 _BY_NAME = {
     "bmp": "image/bmp",
@@ -53,22 +54,29 @@ _BY_BEGINNING = (
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
-    (b"%PDF-", "application/pdf"),
+    (PDF_SIGN, PDF),
 )
 
 
 def sniffed(data: bytes) -> str:
     """What the bytes themselves say: a picture, a PDF, a text, or just bytes."""
+    if (signed := signed_as(data)) is not None:
+        return signed
+    if b"<svg" in data[:512]:
+        return SVG
+    start = data[:4096]
+    if b"\0" in start:
+        return BYTES
+    unreadable = start.decode("utf-8", "replace").count("\ufffd")
+    return BYTES if unreadable and unreadable * 100 >= len(start) else TEXT
+
+
+def signed_as(data: bytes) -> str | None:
+    """The picture or PDF that the first bytes say it is; `None`: they say nothing of the kind."""
     for beginning, media_type in _BY_BEGINNING:
         if data.startswith(beginning):
             return media_type
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    if b"<svg" in data[:512]:
-        return "image/svg+xml"
-    start = data[:4096]
-    unreadable = start.decode("utf-8", "replace").count("\ufffd")
-    return TEXT if b"\0" not in start and unreadable * 100 <= len(start) else BYTES
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
 
 
 def text_of(data: bytes) -> str | None:

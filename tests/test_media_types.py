@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from everthink.workspace.media import media_type_of, sniffed
+from everthink.media_types import media_type_of, sniffed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,183 @@
+"""`Executions`: what the code of models has done for one agent, and what of it waits for a person.
+
+    Executions.of(agent).pending() --> what people are asked
+                        .list(), .get(id), .expire(), .prune(), .delete(id)
+
+A person answers through the call that asks, as for any tool: `apply_tool_approval`. What has waited for too
+long is closed by `expire`; an answer that comes later is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..clock import Clock, moment_of
+from ..errors import InvalidSettings
+from ..journal.ledger import approval_of
+from ..sandbox.port import Sandbox
+from ..store.port import AgentStore, Statement
+from . import queries
+from .queries import CallState, ExecutionRow, ExecutionState
+from .values import text_of, value_of
+
+__all__ = ["EXPIRED", "KEPT", "REJECTED", "Executions", "Made", "Past", "Pending"]
+
+KEPT = 50
+"""So many that are over are kept of an agent."""
+EXPIRED = "Nobody answered in time, and the execution was closed. What it did before that stays done."
+GAVE_UP = "It did not come to an end, and was closed. What it did before that stays done."
+REJECTED = "A person said no, and the execution was closed. What it did before that stays done."
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A call that code has made."""
+
+    seq: int
+    """Its place among the calls of its execution, from 1 on."""
+    name: str
+    input: Any
+    state: CallState
+    output: Any = None
+    """What it gave; of one that failed, the words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An execution: under way, waiting or over."""
+
+    id: str
+    """The id of the call that brought the code."""
+    tool: str
+    language: str
+    code: str
+    state: ExecutionState
+    began_at: datetime
+    changed_at: datetime
+    outcome: dict[str, Any] | None = None
+    """What the tool gave, once it is over."""
+    calls: tuple[Made, ...] = ()
+    """Of `get` alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A call that waits for a person."""
+
+    execution: str
+    """Answer it: `agent.apply_tool_approval(execution, True)`."""
+    seq: int
+    name: str
+    input: Any
+    """All of it, as it will run."""
+
+
+class Executions:
+    """The executions of one agent."""
+
+    def __init__(self, store: AgentStore, clock: Clock, sandboxes: Any) -> None:
+        self.store, self.clock, self._sandboxes = store, clock, sandboxes
+
+    @classmethod
+    def of(cls, agent: Any) -> Executions:
+        """Those of an agent that is in memory."""
+        return agent._executions()
+
+    def sandbox(self, language: str) -> Sandbox:
+        """Where code of a language runs, for all agents of this process."""
+        return self._sandboxes.of(language)
+
+    async def list(
+        self, *, states: Sequence[ExecutionState] = (), tool: str | None = None, limit: int = 50
+    ) -> list[Past]:
+        """The latest ones, the newest first."""
+        await self._close_denied()
+        rows = await queries.executions(self.store, states=states, runtime=tool, limit=limit)
+        return [_past(row) for row in rows]
+
+    async def get(self, id: str) -> Past | None:
+        """One, with its calls."""
+        await self._close_denied()
+        row = await queries.found(self.store, id)
+        if row is None:
+            return None
+        calls = tuple(
+            Made(
+                call.seq + 1,
+                call.tool,
+                value_of(call.input),
+                call.state,
+                None if call.outcome is None else value_of(call.outcome),
+            )
+            for call in await queries.calls_of(self.store, id)
+        )
+        return _past(row, calls)
+
+    async def pending(self, id: str | None = None) -> list[Pending]:
+        """What people are asked, the newest execution first."""
+        await self._close_denied()
+        found: list[Pending] = []
+        for row in await queries.executions(self.store, states=("paused",), limit=1_000):
+            if id is None or row.id == id:
+                found += [
+                    Pending(row.id, call.seq + 1, call.tool, value_of(call.input))
+                    for call in await queries.calls_of(self.store, row.id)
+                    if call.state == "pending"
+                ]
+        return found
+
+    async def _close_denied(self) -> None:
+        """A no ends the call that asks, and its code with it: nobody runs that again to hear so."""
+        for row in await queries.executions(self.store, states=("paused",), limit=1_000):
+            asked = await approval_of(self.store, row.id, running="")
+            if asked is not None and asked.state == "denied":
+                await self.store.apply(self.closing(row.id, "rejected", REJECTED))
+
+    async def expire(self, *, max_age: float | timedelta = timedelta(hours=24)) -> list[str]:
+        """Close what has waited or run for longer, and say which."""
+        seconds = max_age.total_seconds() if isinstance(max_age, timedelta) else float(max_age)
+        if not seconds >= 0:
+            raise InvalidSettings(f"expire(max_age={max_age!r}) is no time above zero.")
+        now = self.clock.now_ms()
+        closed: list[str] = []
+        for id, state in await queries.grown_old(self.store, now - int(seconds * 1000)):
+            await self.store.apply(self.closing(id, "rejected" if state == "paused" else "error"))
+            closed.append(id)
+        return closed
+
+    def closing(self, id: str, state: ExecutionState, words: str | None = None) -> list[Statement]:
+        """What closes an execution that has no end of its own."""
+        told = words or (EXPIRED if state == "rejected" else GAVE_UP)
+        outcome = text_of({"status": "error", "executionId": id, "error": told})
+        return queries.closed(id, state, outcome=outcome, now=self.clock.now_ms())
+
+    async def delete(self, id: str) -> bool:
+        """Forget an execution, with its log. One that waits is closed by it."""
+        is_there = await queries.found(self.store, id) is not None
+        if is_there:
+            await self.store.apply(queries.forgotten(id))
+        return is_there
+
+    async def prune(self, keep: int = KEPT) -> int:
+        """Forget all that are over but the newest. It happens by itself whenever one begins."""
+        ids = await queries.kept(self.store, keep)
+        if ids:
+            await self.store.apply(queries.pruned(ids))
+        return len(ids)
+
+
+def _past(row: ExecutionRow, calls: tuple[Made, ...] = ()) -> Past:
+    return Past(
+        row.id,
+        row.runtime,
+        row.language,
+        row.code,
+        row.state,
+        moment_of(row.began_at),
+        moment_of(row.changed_at),
+        None if row.outcome is None else value_of(row.outcome),
+        calls,
+    )

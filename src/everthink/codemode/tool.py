@@ -1,0 +1,383 @@
+"""`execute`: the model writes code, and the code calls the agent's tools.
+
+    the model's code --> Execution (a log) <--> a sandbox --> {status, result, logs, calls}
+
+The body may be run again at any point: it runs the code from its beginning, and the log answers what was done
+before. How it ended, the ledger and the chunk that shows it are one commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ..errors import InvalidSettings, ToolDefinitionError, ToolError
+from ..file_tools.place import is_stored
+from ..monty.advice import LACKS
+from ..sandbox.port import Job, Limits, Outcome, Sandbox
+from ..settings import shown
+from ..tools.collect import as_tools
+from ..tools.context import InnerCalls, ToolContext
+from ..tools.json_input import JsonInput
+from ..tools.question import Form, Question
+from ..tools.tool import Origin, Tool
+from . import queries
+from .execution import Divergence, Execution
+from .functions import Function, functions_of
+from .queries import CallRow, ExecutionState
+from .runs import REJECTED, Executions
+from .search import describe, search
+from .showing import calls_of, for_model, lines_of
+from .state import state_tools
+from .values import MOST, cut, packed, text_of, value_of
+
+__all__ = ["CODE", "CodeLanguage", "create_execute_tool"]
+
+_log = logging.getLogger("everthink.codemode")
+
+CodeLanguage = Literal["python", "javascript"]
+CODE = Origin("code", line="Code that you write with `execute` runs in a sandbox and can call your tools.")
+SHOWN_EVERY = 0.25
+"""Seconds between two looks at code that runs."""
+_FENCE = re.compile(
+    r"\s*```(?:python|py|javascript|js|typescript|ts|tsx|jsx)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL
+)
+ASKED = "approval"
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    tools: Mapping[str, Tool] | None
+    state: bool
+    language: CodeLanguage
+    limits: Limits
+    sandbox: Sandbox | None
+    hints: Mapping[str, str]
+    transform: Callable[[Any], Any] | None
+
+
+def create_execute_tool(
+    tools: Any = None,
+    *,
+    language: CodeLanguage = "python",
+    state: bool = True,
+    timeout: float = 30.0,
+    limits: Limits | None = None,
+    sandbox: Sandbox | None = None,
+    name: str = "execute",
+    description: str | None = None,
+    hints: Mapping[str, str] | None = None,
+    transform_result: Callable[[Any], Any] | None = None,
+) -> Tool:
+    """A tool with which the model runs code that calls tools.
+
+        def get_tools(self):
+            return [create_execute_tool()]
+
+    Code has the tools that the turn offers as `tools.<name>`, or those that you give here, which the model
+    need not be offered otherwise; and the workspace as `state.*` and `open()`. `timeout` is in seconds, the
+    calls included; `limits` says the others. `hints` are lines on a module for the description. What
+    `transform_result` makes of a result is what the model and people see.
+    """
+    if language not in ("python", "javascript"):
+        raise InvalidSettings(
+            f"create_execute_tool(language={shown(language)}).", next_step='Use "python" or "javascript".'
+        )
+    given = None if tools is None else as_tools(tools, "create_execute_tool()")
+    bound = limits or Limits()
+    options = _Options(
+        given,
+        state,
+        language,
+        replace(bound, wall=timeout),
+        sandbox,
+        dict(hints or {}),
+        transform_result,
+    )
+    if given is not None:
+        functions_of("tools", given.values())  # names that collide are found here
+    if given == {} and not state:
+        raise ToolDefinitionError(
+            "create_execute_tool([], state=False): the code would have nothing to call.",
+            next_step="Give it tools, or leave them out for those of the turn.",
+        )
+    return Tool(
+        name,
+        description or _description(options),
+        JsonInput(
+            {
+                "type": "object",
+                "properties": {
+                    "code": {"type": "string", "description": f"The code, in {_NAMES[language]}."}
+                },
+                "required": ["code"],
+                "additionalProperties": False,
+            }
+        ),
+        functools.partial(_body, options, name),
+        on_interrupt="rerun",
+        to_model_output=for_model,
+        origin=CODE,
+    )
+
+
+_NAMES: Mapping[str, str] = {"python": "Python", "javascript": "JavaScript"}
+
+
+async def _body(options: _Options, name: str, given: dict[str, Any], ctx: ToolContext) -> Any:
+    executions = getattr(ctx.agent, "_executions", None)
+    if executions is None or ctx.inner is None:
+        raise ToolError("Code that calls tools is run by the model of an agent: offer it in get_tools().")
+    run = _Run(options, name, _unfenced(str(given["code"])), ctx, ctx.inner, executions())
+    return await run.output()
+
+
+class _Run:
+    """One run of the code, from its beginning."""
+
+    def __init__(
+        self,
+        options: _Options,
+        name: str,
+        code: str,
+        ctx: ToolContext,
+        inner: InnerCalls,
+        executions: Executions,
+    ) -> None:
+        self._options, self._name, self._code, self._ctx = options, name, code, ctx
+        self._inner, self._executions = inner, executions
+        self._store, self._clock = executions.store, executions.clock
+        self._id = ctx.tool_call_id
+        self._is_new = asyncio.Event()
+
+    async def output(self) -> Any:
+        row = await queries.found(self._store, self._id)
+        if row is not None and row.state not in queries.OPEN:
+            return value_of(row.outcome or "null")
+        rows = [] if row is None else await queries.calls_of(self._store, self._id)
+        if row is None:
+            await self._executions.prune()
+            now = self._clock.now_ms()
+            row = await self._begin(now)
+        elif (answered := await self._take_answer(rows)) is not None:
+            if isinstance(answered, dict):
+                return await self._end("rejected", answered)
+            rows = await queries.calls_of(self._store, self._id)
+        execution = Execution(
+            self._id,
+            store=self._store,
+            clock=self._clock,
+            inner=self._inner,
+            functions=self._functions(),
+            rows=rows,
+            changed=self._is_new.set,
+        )
+        outcome = await self._run(execution, row)
+        if outcome.status == "paused" and execution.pending is not None:
+            await self._ctx.progress(self._shown(execution))
+            raise _question(execution.pending)
+        state: ExecutionState = "completed" if outcome.status == "done" else "error"
+        return await self._end(state, self._told(execution, outcome))
+
+    async def _begin(self, now: int) -> queries.ExecutionRow:
+        begun = queries.began(
+            self._id,
+            runtime=self._name,
+            language=self._options.language,
+            turn=self._ctx.turn_id,
+            code=self._code,
+            now=now,
+        )
+        await self._store.apply([begun])
+        found = await queries.found(self._store, self._id)
+        assert found is not None
+        return found
+
+    async def _take_answer(self, rows: Sequence[CallRow]) -> dict[str, Any] | bool | None:
+        """What a person said, if somebody has: True for a yes, the output for a no."""
+        answer = self._ctx.answer
+        pending = next((row for row in rows if row.state == "pending"), None)
+        if answer is None or pending is None or answer.state != {"seq": pending.seq}:
+            return None
+        if answer.forms[ASKED].action == "accept":
+            await self._store.apply(queries.went_on(self._id, pending.seq, now=self._clock.now_ms()))
+            return True
+        await self._store.apply(self._executions.closing(self._id, "rejected", REJECTED))
+        denied = [row._replace(state="denied") if row is pending else row for row in rows]
+        return {
+            "status": "error",
+            "executionId": self._id,
+            "error": f"A person said no to {pending.tool}. {REJECTED}",
+            "calls": calls_of(denied),
+        }
+
+    async def _run(self, execution: Execution, row: queries.ExecutionRow) -> Outcome:
+        options = self._options
+        names = {name: function.stub(options.language) for name, function in execution.functions.items()}
+        job = Job(
+            language=options.language,
+            source=row.code,
+            names=names,
+            now=row.began_at,
+            seed=row.id,
+            limits=options.limits,
+        )
+        sandbox = options.sandbox or self._executions.sandbox(options.language)
+        showing = asyncio.ensure_future(self._show(execution)) if self._ctx.show is not None else None
+        try:
+            outcome = await sandbox.run(job, execution)
+            await execution.finish()
+            return outcome
+        except Divergence as error:
+            await execution.finish()
+            return Outcome(status="failed", error=str(error), exit_code=1)
+        except asyncio.CancelledError:
+            execution.abandon()
+            if self._ctx.signal.aborted:
+                self._store.apply(self._executions.closing(self._id, "error"))
+            raise
+        finally:
+            if showing is not None:
+                showing.cancel()
+                await asyncio.wait([showing])
+
+    def _told(self, execution: Execution, outcome: Outcome) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "status": "completed" if outcome.status == "done" else "error",
+            "executionId": self._id,
+        }
+        if outcome.status == "done":
+            told["result"] = self._result(outcome.value)
+        else:
+            told["error"] = outcome.error or "The code did not come to its end."
+        if lines := lines_of(execution.written):
+            told["logs"] = lines
+        if outcome.dropped_bytes:
+            told["note"] = f"{outcome.dropped_bytes:,} bytes of its output are left out."
+        told["calls"] = calls_of(execution.rows.values())
+        return told
+
+    def _result(self, value: Any) -> Any:
+        result = packed(value)
+        if self._options.transform is not None:
+            try:
+                result = self._options.transform(result)
+            except Exception:  # noqa: BLE001 - the result is there all the same
+                _log.exception("transform_result of %s failed; the result is given as it is", self._name)
+        if len(text_of(result)) > MOST:
+            return f"[the result is left out: it has more than {MOST:,} characters; write it to a file]"
+        return result
+
+    async def _end(self, state: ExecutionState, output: dict[str, Any]) -> Any:
+        now = self._clock.now_ms()
+        ended = queries.ended(self._id, state, outcome=text_of(output), now=now)
+        if self._ctx.conclude is not None:
+            await self._ctx.conclude(output, [ended], None)
+        else:
+            await self._store.apply([ended])
+        return output
+
+    def _shown(self, execution: Execution) -> dict[str, Any]:
+        return {
+            "status": "running" if execution.pending is None else "paused",
+            "executionId": self._id,
+            "calls": calls_of(execution.rows.values()),
+            "logs": lines_of(execution.written),
+        }
+
+    async def _show(self, execution: Execution) -> None:
+        """Show how far the code is: its calls as they happen, and what it prints."""
+        try:
+            while True:
+                await self._is_new.wait()
+                self._is_new.clear()
+                await self._ctx.progress(self._shown(execution))
+                await asyncio.sleep(SHOWN_EVERY)
+        except Exception:  # noqa: BLE001 - the code goes on, seen or not
+            _log.exception("what code does could not be shown")
+
+    # --- what the code can call
+
+    def _functions(self) -> dict[str, Function]:
+        options = self._options
+        tools = self._inner.tools if options.tools is None else options.tools
+        bound = (tool.bind(self._ctx.agent) for tool in tools.values() if tool.origin is not CODE)
+        found = functions_of("tools", bound)
+        if options.state:
+            is_once = is_stored(getattr(self._ctx.agent, "workspace", None))
+            for full_name, tool in state_tools(is_once=is_once).items():
+                module, _, name = full_name.partition(".")
+                own = Function(module, name if options.language == "python" else _camel(name), tool)
+                found[own.full_name] = own
+        shown_ones = {name: one for name, one in found.items() if one.module != "files"}
+        for own in _codemode(shown_ones, options.language):
+            found[own.full_name] = own
+        return found
+
+
+def _codemode(functions: Mapping[str, Function], language: str) -> list[Function]:
+    """Functions about the functions."""
+
+    async def find(given: dict[str, Any]) -> Any:
+        return search(functions, given["query"])
+
+    async def tell(given: dict[str, Any]) -> Any:
+        return describe(functions, given["target"], language)
+
+    def made(name: str, description: str, parameter: str, body: Callable[..., Any]) -> Function:
+        schema = {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]}
+        tool = Tool(f"codemode_{name}", description, JsonInput(schema), body, on_interrupt="rerun")
+        return Function("codemode", name, tool)
+
+    return [
+        made("search", "Functions that fit some words, as {results: [{path, description}]}.", "query", find),
+        made("describe", "The declaration of a function, or of all of a module.", "target", tell),
+    ]
+
+
+def _question(pending: CallRow) -> Question:
+    asks = f"Code wants to call {pending.tool} with {cut(text_of(value_of(pending.input)), 2_000)}"
+    return Question({ASKED: Form(asks)}, state={"seq": pending.seq}, asks="execute")
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _unfenced(code: str) -> str:
+    whole = _FENCE.fullmatch(code)
+    return whole[1] if whole is not None else code.strip("\n")
+
+
+def _description(options: _Options) -> str:
+    is_python = options.language == "python"
+    call = "await tools.name(key=value)" if is_python else "await tools.name({key: value})"
+    modules = ["`tools`: " + ("your tools" if options.tools is None else ", ".join(sorted(options.tools)))]
+    if options.state:
+        example = "state.read_file(path)" if is_python else "state.readFile({path})"
+        modules.append(f"`state`: the files of the workspace, such as `await {example}`")
+        if is_python:
+            modules[-1] += "; open() and pathlib work on the same files"
+    modules.append(
+        "`codemode`: `await codemode.search(...)` and `await codemode.describe(...)` find functions"
+    )
+    lines = [
+        f"Run {_NAMES[options.language]} that calls tools, when several calls, loops or a lot of data are"
+        f" involved. Tools are functions with the same names and parameters: `{call}`. The last expression is"
+        " the result; print() is shown to you as well.",
+        "There are only: " + "; ".join(modules) + ".",
+        *(f"{module}: {hint}" for module, hint in options.hints.items()),
+        "No network and no packages. Time stands still, and random numbers are the same when the code is run"
+        " again. A call that fails raises RuntimeError; one that was cut off says so, and may have taken"
+        " effect: look before you repeat it. When a person has to agree to a call, the code goes on by"
+        " itself after that.",
+    ]
+    if is_python:
+        lines.append(f"Code is checked against the functions before anything runs. {LACKS}")
+    return "\n".join(lines)

@@ -1,0 +1,84 @@
+"""Values of code in the log: JSON whose keys are in order, with bytes in an envelope.
+
+guest --packed--> tools, rows --unpacked--> guest
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, cast
+
+from ..messages import decode_json, encode_json
+
+__all__ = ["MOST", "binary", "cut", "data_of", "packed", "text_of", "unpacked", "value_of"]
+
+MOST = 1_000_000
+"""So many characters the input of a call, a result and the code itself may have."""
+_BYTES = "__bytes__"
+
+
+def binary(data: bytes) -> dict[str, str]:
+    """Bytes as JSON."""
+    return {_BYTES: base64.b64encode(data).decode()}
+
+
+def data_of(value: Any) -> bytes | None:
+    """The bytes of a text or of an envelope."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and set(cast("dict[str, Any]", value)) == {_BYTES}:
+        try:
+            return base64.b64decode(str(cast("dict[str, Any]", value)[_BYTES]), validate=True)
+        except binascii.Error:
+            return None
+    return None
+
+
+def packed(value: Any) -> Any:
+    """What a guest gave, as JSON."""
+    match value:
+        case bytes():
+            return binary(value)
+        case dict():
+            return {key: packed(one) for key, one in cast("dict[str, Any]", value).items()}
+        case list() | tuple():
+            return [packed(one) for one in cast("list[Any]", value)]
+        case int() if abs(value) >= 1 << 63:
+            return str(value)
+        case _:
+            return value
+
+
+def unpacked(value: Any) -> Any:
+    """The same for a guest."""
+    match value:
+        case dict():
+            given = cast("dict[str, Any]", value)
+            data = data_of(given)
+            return data if data is not None else {key: unpacked(one) for key, one in given.items()}
+        case list():
+            return [unpacked(one) for one in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def text_of(value: Any) -> str:
+    """JSON with its keys in order: equal values are equal texts."""
+    return json.dumps(
+        decode_json(encode_json(value)), sort_keys=True, ensure_ascii=False, separators=(",", ":")
+    )
+
+
+def value_of(text: str) -> Any:
+    """What a text of the log holds."""
+    return json.loads(text)
+
+
+def cut(value: Any, most: int) -> Any:
+    """The value itself when it is small, else the beginning of its text with a notice."""
+    text = value if isinstance(value, str) else text_of(value)
+    if len(text) <= most:
+        return value
+    return f"{text[:most]}\n--- TRUNCATED --- ({len(text):,} characters in all)"

@@ -1,0 +1,158 @@
+"""JavaScript and TypeScript for models: QuickJS in WebAssembly, in a locked child.
+
+    Job --checks--> a child of the pool --frames--> checks --> Outcome
+
+Two walls: what breaks out of QuickJS is in WebAssembly, and what breaks out of that is in a process that may
+compute and nothing else. Each job has a context of its own, which is gone after it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..messages import encode_json
+from ..words import said as on_one_line
+from .checks import LONGEST_SOURCE, refusal
+from .child import Call, Child, Done, Gone
+from .engine import ChildSandbox
+from .port import Host, HostRefused, Isolation, Job, Language
+from .running import NO_MEMORY, OVER_LIMIT, TIMED_OUT, Ended, Run
+
+__all__ = ["JavaScriptRun", "JavaScriptSandbox"]
+
+_LANGUAGES: frozenset[Language] = frozenset({"javascript", "typescript"})
+_MODULE = re.compile(r"(?!/)(?!.*(?:^|/)\.\.?(?:/|$))[^\0\\]{1,1000}")
+_KEPT = "Nothing was run."
+_LONGEST_WORDS = 5_000
+
+
+class JavaScriptSandbox(ChildSandbox):
+    """Runs JavaScript and TypeScript in locked child processes, which are kept warm."""
+
+    languages: frozenset[Language] = _LANGUAGES
+    isolation: Isolation = "wasm"
+    name = "JavaScript"
+
+    def __init__(
+        self, *, most: int = 2, jobs_each: int = 200, idle_after: float = 60.0, cache: str | None = None
+    ) -> None:
+        """At most so many scripts run at once, in children that each run so many and end when they idle.
+
+        The engine is compiled once for a machine, into the folder `cache`: without it that of the user. ""
+        is none: every child then takes seconds to start.
+        """
+        super().__init__(most=most, jobs_each=jobs_each, idle_after=idle_after)
+        self._cache = _cache_of_the_user() if cache is None else cache
+
+    async def _start(self, memory: int) -> Child:
+        libraries = ("quickjs_rs", "wasmtime")
+        return await Child.start("javascript_guest", libraries, self._cache, memory=memory)
+
+    def _memory(self, job: Job) -> int:
+        """The engine keeps to its limit; texts are there once more on their way."""
+        return 2 * job.limits.memory + 3 * job.limits.tree_bytes
+
+    def _run(self, child: Child, job: Job, host: Host) -> Run:
+        return JavaScriptRun(child, job, host)
+
+    def _refusal(self, job: Job) -> str | None:
+        if job.language not in _LANGUAGES:
+            return f"{job.language} is not run here, only javascript and typescript. {_KEPT}"
+        return refusal(job) or _refusal(job)
+
+    def _probe(self) -> Job:
+        return Job(language="typescript", source="const n: number = 42; console.log(n)")
+
+
+class JavaScriptRun(Run):
+    """One script in a child."""
+
+    def asked(self) -> dict[str, Any]:
+        """All that only this engine knows."""
+        job = self._job
+        return {
+            "language": job.language,
+            "path": job.path,
+            "style": job.style,
+            "modules": dict(job.modules),
+            "input": job.input,
+            "names": list(job.names),
+            "now": job.now,
+            "seed": job.seed,
+        }
+
+    def names(self) -> Mapping[str, Any]:
+        """The functions of the job."""
+        return self._job.names
+
+    def arguments(self, call: Call, body: bytes) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """What the function was given, in its order."""
+        args = _decoded(body)
+        if not isinstance(args, list):
+            raise HostRefused("What a function is given is a list.")
+        return args, {}
+
+    def answer(self, value: Any) -> tuple[dict[str, Any], bytes]:
+        """JSON."""
+        return {}, encode_json(value)
+
+    def ending(self, done: Done) -> Ended:
+        """How it ended. A command that throws has come to its own end, with 1."""
+        exit_code = (done.exit or 0) & 255
+        if self._calls_beyond:
+            return "calls", self.too_many_calls(), OVER_LIMIT
+        if done.stopped in ("cpu", "wall"):
+            return "timeout", self.too_long(done.stopped), TIMED_OUT
+        if done.stopped == "memory":
+            return "memory", self.too_much_memory(), NO_MEMORY
+        if done.stopped is not None:
+            raise Gone("an end for which there is no reason")
+        if done.raised is None or self._job.style == "command":
+            return "done", None, exit_code
+        return "failed", done.raised[:_LONGEST_WORDS], exit_code or 1
+
+    def value(self, body: bytes) -> Any:
+        """What it returned."""
+        return _decoded(body)
+
+
+def _decoded(body: bytes) -> Any:
+    """JSON of a guest. Half of a character that is written as two becomes a question mark."""
+    try:
+        value = json.loads(body, parse_constant=_refused_constant)
+        if b"\\ud" in body.lower():
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        return value
+    except (ValueError, RecursionError):
+        raise HostRefused("What goes to the host is nested too deep, or is no JSON.") from None
+
+
+def _refused_constant(name: str) -> None:
+    raise ValueError(name)  # NaN and its like are no JSON
+
+
+def _refusal(job: Job) -> str | None:
+    limits = job.limits
+    for name in (job.path, *job.modules):
+        if not _MODULE.fullmatch(name):
+            return f"{on_one_line(name, 80)!r} cannot be the name of a module: it is a relative path. {_KEPT}"
+    if len(job.modules) > limits.files:
+        return f"The job has {len(job.modules):,} modules, and may have {limits.files:,} (files). {_KEPT}"
+    for name, source in job.modules.items():
+        if len(source) > LONGEST_SOURCE:
+            return f"{name} has {len(source):,} characters, and may have {LONGEST_SOURCE:,}. {_KEPT}"
+    if sum(map(len, job.modules.values())) > limits.tree_bytes:
+        return f"The modules have more than {limits.tree_bytes:,} characters (tree_bytes). {_KEPT}"
+    size = len(encode_json(job.input))
+    if size > limits.file_bytes:
+        return f"The input has {size:,} bytes, and {limits.file_bytes:,} may go in (file_bytes). {_KEPT}"
+    return None
+
+
+def _cache_of_the_user() -> str:
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(folder, "everthink") if os.path.isabs(folder) else ""

@@ -1,0 +1,355 @@
+// What a script finds in JavaScript beside the language itself. javascript_guest.py loads this before it.
+//
+//   __host(what, ...)  asks our side at once; a failure comes back as { e: words }
+//   __next()           what happens next: an answer of the host as [number, words or null, JSON], null when a
+//                      timer is due, [] when there may be more to run
+//
+// Both names are gone when the script begins. Nothing in here protects the host: a script may break all of it
+// and harms itself. One answer is settled at a time, and everything that follows from it runs before the next
+// one comes; so the order of the answers decides what a script does, and nothing else.
+
+const host = globalThis.__host, next = globalThis.__next, settings = JSON.parse(globalThis.__settings);
+for (const name of ['__host', '__next', '__settings']) delete globalThis[name];
+
+const { stringify, parse } = JSON, wellFormed = Function.prototype.call.bind(String.prototype.toWellFormed);
+const define = (name, value) =>
+  Object.defineProperty(globalThis, name, { value, writable: true, configurable: true });
+
+function asked(...args) {
+  const answer = host(...args);
+  if (typeof answer === 'object' && answer !== null && 'e' in answer) throw new Error(answer.e);
+  return answer;
+}
+
+// --- words
+
+function inWords(value, deep) {
+  switch (typeof value) {
+    case 'string': return deep ? stringify(value) : value;
+    case 'function': return `[Function: ${value.name || 'anonymous'}]`;
+    case 'bigint': return `${value}n`;
+    case 'object': break;
+    default: return String(value);
+  }
+  if (value === null) return 'null';
+  if (value instanceof Error) return thrownInWords(value);
+  if (value instanceof Promise) return '[Promise]';
+  if (value instanceof Map) return `Map ${inWords([...value], true)}`;
+  if (value instanceof Set) return `Set ${inWords([...value], true)}`;
+  if (value instanceof RegExp) return String(value);
+  try {
+    return stringify(value, (_, held) => (typeof held === 'bigint' ? `${held}n` : held)) ?? String(value);
+  } catch {
+    return Object.prototype.toString.call(value);
+  }
+}
+
+function thrownInWords(error) {
+  if (!(error instanceof Error)) return `Uncaught ${inWords(error)}`;
+  const where = String(error.stack ?? '').split('\n').filter((line) => line.trim() && !line.includes('(<module>:'));
+  const why = error.cause === undefined ? [] : [`caused by ${inWords(error.cause)}`];
+  return asked('places', wellFormed([`${error.name}: ${error.message}`, ...where, ...why].join('\n')));
+}
+
+const PART = 65536;
+function print(stream, text) {
+  for (let start = 0; start < text.length; ) {
+    let part = text.slice(start, start + PART);
+    if (part.length === PART && (part.charCodeAt(PART - 1) & 0xfc00) === 0xd800) part = part.slice(0, -1);
+    host('print', stream, wellFormed(part));
+    start += part.length;
+  }
+}
+
+const printed = (stream) => (...values) => print(stream, `${values.map((value) => inWords(value)).join(' ')}\n`);
+
+const out = printed('stdout'), err = printed('stderr');
+const begun = new Map();
+define('console', {
+  log: out, info: out, debug: out, dir: out, table: out, group: out, groupEnd() {}, warn: err, error: err,
+  trace: (...values) => err('Trace:', ...values),
+  assert: (holds, ...values) => { if (!holds) err('Assertion failed:', ...values); },
+  time: (label = 'default') => { begun.set(label, Date.now()); },
+  timeEnd: (label = 'default') => { out(`${label}: ${Date.now() - (begun.get(label) ?? Date.now())} ms`); },
+});
+
+// --- time and chance
+
+const RealDate = Date;
+let passed = 0;
+const clock = settings.now === null ? () => RealDate.now() : () => settings.now + passed;
+
+if (settings.now !== null) {
+  const Standing = function Date(...given) {
+    if (!new.target) return new RealDate(clock()).toString();
+    return Reflect.construct(RealDate, given.length ? given : [clock()], new.target);
+  };
+  Object.setPrototypeOf(Standing, RealDate);
+  Standing.prototype = RealDate.prototype;
+  Standing.prototype.constructor = Standing;
+  Standing.now = () => clock();
+  define('Date', Standing);
+}
+const origin = clock();
+define('performance', { now: () => clock() - origin, timeOrigin: origin });
+
+if (settings.seed !== null) {
+  let [a, b, c, d] = settings.seed;
+  Math.random = () => {
+    const t = b << 9;
+    let r = Math.imul(b, 5);
+    r = Math.imul((r << 7) | (r >>> 25), 9);
+    c ^= a; d ^= b; b ^= c; a ^= d; c ^= t;
+    d = (d << 11) | (d >>> 21);
+    return (r >>> 0) / 4294967296;
+  };
+}
+define('crypto', {
+  getRandomValues(array) {
+    const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+    bytes.set(asked('random', bytes.length));
+    return array;
+  },
+  randomUUID() {
+    const bytes = asked('random', 16);
+    bytes[6] = (bytes[6] & 15) | 64;
+    bytes[8] = (bytes[8] & 63) | 128;
+    const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+    return hex.replace(/(.{8})(.{4})(.{4})(.{4})(.{12})/, '$1-$2-$3-$4-$5');
+  },
+});
+
+// --- what is waited for: answers and timers
+
+const open = new Map();
+let timers = [], timerCount = 0, isWaiting = false, isLeft = true, onSettled = [];
+
+// Whatever waits in a script waits for this: there is always one question open while it runs.
+function pump() {
+  if (isWaiting || isLeft) return;
+  isWaiting = true;
+  next().then((happened) => {
+    isWaiting = false;
+    try {
+      if (happened === null) fire();
+      else if (happened.length) settle(...happened);
+    } finally {
+      if (happened === null || happened.length) for (const wake of onSettled.splice(0)) wake();
+      pump();
+    }
+  }, () => {});
+}
+
+function enter() {
+  isLeft = false;
+  host('left', false);
+  pump();
+}
+
+function leave() {
+  isLeft = true;
+  host('left', true);
+}
+
+function settle(number, words, json) {
+  const { resolve, reject } = open.get(number);
+  open.delete(number);
+  if (words === null) resolve(json === undefined ? undefined : parse(json));
+  else reject(new Error(words));
+}
+
+function fire() {
+  const timer = timers.shift();
+  if (timer === undefined) return;
+  if (settings.now !== null) passed = Math.max(passed, timer.due - settings.now);
+  if (timer.every !== null) later({ ...timer, due: clock() + Math.max(1, timer.every) });
+  tellTime();
+  timer.run();
+}
+
+function later(timer) {
+  let place = timers.length;
+  while (place && timers[place - 1].due > timer.due) place--;
+  timers.splice(place, 0, timer);
+  if (place === 0) tellTime();
+  return timer.id;
+}
+
+function tellTime() {
+  host('timer', timers.length ? Math.max(0, timers[0].due - clock()) : -1);
+}
+
+function startTimer(run, wait, args, repeats) {
+  if (typeof run !== 'function') throw new TypeError('A timer needs a function.');
+  const time = Math.max(0, Number(wait) || 0);
+  return later({ id: ++timerCount, due: clock() + time, every: repeats ? time : null, run: () => run(...args) });
+}
+
+const stopTimer = (id) => {
+  timers = timers.filter((timer) => timer.id !== id);
+  tellTime();
+};
+define('setTimeout', (run, wait, ...args) => startTimer(run, wait, args, false));
+define('setInterval', (run, wait, ...args) => startTimer(run, wait, args, true));
+define('setImmediate', (run, ...args) => startTimer(run, 0, args, false));
+for (const name of ['clearTimeout', 'clearInterval', 'clearImmediate']) define(name, stopTimer);
+
+// --- functions of the host
+
+function call(name, args) {
+  return new Promise((resolve, reject) => {
+    const number = asked('call', name, stringify(args));
+    open.set(number, { resolve, reject });
+  });
+}
+
+// What cannot be offered is told to our side, and nothing of the job is run.
+const offered = Object.create(null), refuse = (words) => { throw host('refuse', words); };
+for (const name of settings.names) {
+  const path = name.split('.'), last = path.pop();
+  let place = offered;
+  for (const part of path) place = place[part] ??= Object.create(null);
+  if (typeof place === 'function' || place[last] !== undefined) refuse(`${name} cannot be both a function and a place of others`);
+  place[last] = (...args) => call(name, args);
+}
+function closed(name, held) {
+  if (typeof held !== 'object') return held;
+  for (const key of Object.keys(held)) held[key] = closed(`${name}.${key}`, held[key]);
+  return new Proxy(Object.freeze(held), {
+    get(_, key) {
+      if (key in held || typeof key === 'symbol' || key === 'then' || key === 'toJSON') return held[key];
+      throw new ReferenceError(`There is no ${name}.${key} here. There is: ${Object.keys(held).join(', ')}`);
+    },
+  });
+}
+for (const name of Object.keys(offered)) {
+  if (name in globalThis) refuse(`${name} is the name of something else in JavaScript`);
+  offered[name] = closed(name, offered[name]);
+  define(name, offered[name]);
+}
+
+// --- files
+
+const bytesOf = (data) => {
+  if (typeof data === 'string') return encode(data);
+  if (data instanceof ArrayBuffer) return new Uint8Array(data);
+  if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  throw new TypeError('A file holds text, or bytes as Uint8Array.');
+};
+const encode = (text) => asked('encode', wellFormed(String(text)));
+const decode = (bytes) => asked('decode', bytesOf(bytes));
+
+const files = Object.freeze({
+  read: (path) => asked('read', String(path), true),
+  readBytes: (path) => asked('read', String(path), false),
+  write: (path, data) => { asked('write', String(path), bytesOf(data), false); },
+  append: (path, data) => { asked('write', String(path), bytesOf(data), true); },
+  list: (path = '.') => asked('list', String(path)),
+  exists: (path) => asked('kind', String(path))[0] !== null,
+  stat(path) {
+    const [kind, size] = asked('kind', String(path));
+    return kind === null ? null : { kind, size };
+  },
+  makeFolder: (path) => { asked('folder', String(path)); },
+  remove: (path) => { asked('remove', String(path)); },
+});
+define('files', files);
+
+define('TextEncoder', class TextEncoder {
+  get encoding() { return 'utf-8'; }
+  encode(text = '') { return encode(text); }
+});
+define('TextDecoder', class TextDecoder {
+  get encoding() { return 'utf-8'; }
+  decode(bytes = new Uint8Array()) { return decode(bytes); }
+});
+
+function copied(value, known = new Map()) {
+  if (typeof value === 'function' || typeof value === 'symbol') throw new DOMException('It cannot be copied.', 'DataCloneError');
+  if (typeof value !== 'object' || value === null) return value;
+  if (known.has(value)) return known.get(value);
+  const keep = (copy) => (known.set(value, copy), copy);
+  if (value instanceof RealDate) return keep(new RealDate(value.getTime()));
+  if (value instanceof RegExp) return keep(new RegExp(value.source, value.flags));
+  if (value instanceof ArrayBuffer) return keep(value.slice(0));
+  if (ArrayBuffer.isView(value)) return keep(value.slice());
+  if (value instanceof Map) { const copy = keep(new Map()); value.forEach((held, key) => copy.set(copied(key, known), copied(held, known))); return copy; }
+  if (value instanceof Set) { const copy = keep(new Set()); value.forEach((held) => copy.add(copied(held, known))); return copy; }
+  if (value instanceof Error) { const copy = keep(new value.constructor(value.message)); copy.stack = value.stack; return copy; }
+  const copy = keep(Array.isArray(value) ? [] : {});
+  for (const key of Object.keys(value)) copy[key] = copied(value[key], known);
+  return copy;
+}
+define('structuredClone', (value) => copied(value));
+
+// --- what the job brings along
+
+const given = { input: settings.input, args: settings.args, env: settings.env, stdin: settings.stdin };
+for (const [name, value] of Object.entries(given)) if (!(name in globalThis)) define(name, value);
+
+const exit = (code = 0) => {
+  host('exit', Math.trunc(Number(code)) & 255);
+  for (;;); // it is stopped here, whatever it catches
+};
+if (settings.style === 'command') {
+  const written = (stream) => ({ write: (text) => (print(stream, String(text)), true), isTTY: false });
+  define('exit', exit);
+  define('process', {
+    argv: ['node', settings.path, ...settings.args], env: { ...settings.env }, platform: 'linux', exitCode: undefined,
+    exit: (code) => exit(code ?? globalThis.process?.exitCode ?? 0), cwd: () => settings.cwd,
+    stdout: written('stdout'), stderr: written('stderr'),
+    nextTick: (run, ...args) => queueMicrotask(() => run(...args)), on() {}, hrtime: { bigint: () => BigInt(clock()) * 1000000n },
+  });
+}
+
+// --- running: javascript_guest.py calls these
+
+const context = Object.freeze({ ...offered, files, args: settings.args, env: settings.env });
+let value, thrown = null;
+
+async function finished(isForAll) {
+  while (open.size || (isForAll && timers.length)) await new Promise((wake) => onSettled.push(wake));
+}
+
+async function ended(run) {
+  enter();
+  try {
+    value = await (thrown === null ? run() : undefined);
+    await finished(settings.style === 'command');
+  } catch (error) {
+    thrown ??= { error };
+  }
+  if (thrown !== null) {
+    let words = 'Uncaught';
+    try { words = thrownInWords(thrown.error); } catch {}
+    host('threw', wellFormed(words));
+  } else if (settings.style === 'command') {
+    host('exit', Math.trunc(Number(globalThis.process?.exitCode)) & 255);
+  } else {
+    try {
+      asked('value', stringify(value) ?? 'null');
+    } catch (error) {
+      host('threw', wellFormed(`What it returns cannot be written as JSON: ${thrownInWords(error)}`));
+    }
+  }
+  leave();
+}
+
+Object.defineProperty(globalThis, '__job', { value: Object.freeze({
+  begun: () => { host('begun'); enter(); },
+  left: () => leave(),
+  threw: (error) => { thrown ??= { error }; },
+  take: (last) => { value = last; },
+  snippet: () => ended(async () => {
+    const last = await value;
+    return typeof last === 'function' && settings.style !== 'command' ? last(settings.input, context) : last;
+  }),
+  body: (run) => ended(run),
+  module: (path) => ended(async () => {
+    const loaded = await import(path), main = loaded.default ?? loaded.run;
+    if (settings.style === 'command') return undefined;
+    if (typeof main === 'function') return main(settings.input, context);
+    if (settings.style === 'function') throw new TypeError('It exports no function: export default async function run(input, context) { … }');
+    return main;
+  }),
+}) });

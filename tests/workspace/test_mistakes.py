@@ -1,0 +1,68 @@
+"""What a developer writes that cannot be meant is told where it is written, in words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from everthink.errors import InvalidSettings, WorkspaceError
+from everthink.workspace import MemoryFiles, MountedFiles, Put, Workspace
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Workspace(limits=5), "limits is 5, an int"),
+        (lambda: Workspace(objects="s3://bucket"), "a store of obstore"),
+        (lambda: Workspace(spill_from=-3), "spill_from is -3"),
+        (lambda: Workspace(on_change="x"), "It takes a function"),
+        (lambda: Workspace("/srv"), "a place for files"),
+        (lambda: Workspace(Workspace(MemoryFiles())), "not a Workspace"),
+        (lambda: MemoryFiles(["a"]), "a dict of paths and texts or bytes"),
+        (lambda: MemoryFiles({"/a": 1}), "a dict of paths and texts or bytes"),
+        (lambda: MountedFiles({"/": Workspace()}), "a place for files"),
+        (lambda: MountedFiles({"/a": MemoryFiles()}), "needs something at '/'"),
+    ],
+)
+def test_what_no_workspace_can_be_made_of_is_told(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(InvalidSettings) as told:
+        make()
+    assert words in str(told.value)
+
+
+async def texts() -> AsyncIterator[Any]:
+    yield "text"
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda files: files.apply(["x"]), "takes edits, such as Put(…), not a str"),
+        (lambda files: files.apply([Put("/a", "text")]), "is written as bytes, not as str"),
+        (lambda files: files.write_file_stream("/a", [b"x"]), "is written as bytes, not as list"),
+        (lambda files: files.write_file_stream("/a", texts()), "gave a str"),
+        (lambda files: files.restore("x"), "seq is 'x', a str"),
+        (lambda files: files.restore(-1), "seq is -1"),
+        (lambda files: files.read_file_bytes("/a", start=-5), "start is -5"),
+        (lambda files: files.write_file(None, "x"), "A path is a text, not NoneType"),
+        (lambda files: files.glob(None), "A path is a text, not NoneType"),
+    ],
+)
+async def test_what_no_method_can_do_is_told_and_changes_nothing(
+    use: Callable[[Workspace], Any], words: str
+) -> None:
+    files = Workspace(MemoryFiles({"/kept": "kept"}))
+    with pytest.raises((InvalidSettings, WorkspaceError)) as told:
+        await use(files)
+    assert words in str(told.value)
+    assert [entry.path for entry in await files.glob("/**")] == ["/kept"]
+
+
+async def test_one_edit_is_as_good_as_a_list_of_one() -> None:
+    files = Workspace(MemoryFiles())
+    await files.apply(Put("/a", b"one"))
+    assert await files.read_file("/a") == "one"
