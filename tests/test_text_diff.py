@@ -48,13 +48,15 @@ def test_texts_of_lines_that_are_all_alike_are_compared_in_so_many_steps(
 ) -> None:
     looked_at = 0
 
-    def counted(matcher: diff.SequenceMatcher[str], alo: int, ahi: int, blo: int, bhi: int) -> diff.Match:
+    def counted(
+        matcher: text_diff.SequenceMatcher[str], alo: int, ahi: int, blo: int, bhi: int
+    ) -> text_diff.Match:
         nonlocal looked_at
         looked_at += sum(len(matcher.b2j.get(line, ())) for line in matcher.a[alo:ahi])  # pyright: ignore
         return real(matcher, alo, ahi, blo, bhi)
 
-    real: Any = diff.SequenceMatcher.find_longest_match  # pyright: ignore
-    monkeypatch.setattr(diff.SequenceMatcher, "find_longest_match", counted)
+    real: Any = text_diff.SequenceMatcher.find_longest_match  # pyright: ignore
+    monkeypatch.setattr(text_diff.SequenceMatcher, "find_longest_match", counted)
     one = [f"{n % 40}" for n in range(9_000)]
     other = [f"{n * 7 % 40}" for n in range(9_000)]
     before, after = "\n".join(one), "\n".join(other)
