@@ -50,7 +50,7 @@ def check(text: str | bytes, limits: Limits) -> str | None:
 
 
 def _opened(data: bytes) -> int:
-    """How many brackets are opened, or some more. One that a backslash follows before a quote is in a string."""
+    """How many brackets are opened, or more. One that a backslash follows before a quote is in a string."""
     marks = data.translate(None, _UNMARKED)
     return sum(marks.count(mark) - marks.count(mark + b"\\") for mark in (b"{", b"["))
 
