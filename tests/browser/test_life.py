@@ -317,16 +317,16 @@ async def test_code_sends_commands_to_the_page_of_its_agent() -> None:
             resolve=look_up,
         )
         tools, ctx = cdp_tools(pages), ToolContext(agent=browser.agent)
-        opened = await tools["cdp_send"].call(
+        opened = await tools["send"].call(
             {"method": "Page.navigate", "params": {"url": f"{site.url}/"}}, ctx
         )
         assert opened["title"] == "Fine"
         script = {"expression": "document.title + 1", "returnByValue": True}
-        found = await tools["cdp_send"].call({"method": "Runtime.evaluate", "params": script}, ctx)
+        found = await tools["send"].call({"method": "Runtime.evaluate", "params": script}, ctx)
         assert found["result"]["value"] == "Fine1"
-        assert (await tools["cdp_attach"].call({}, ctx))["url"] == f"{site.url}/"
+        assert (await tools["attach_to_target"].call({}, ctx))["url"] == f"{site.url}/"
         long = {"expression": "'x'.repeat(9999)", "returnByValue": True}
-        assert (await tools["cdp_send"].call({"method": "Runtime.evaluate", "params": long}, ctx))[
+        assert (await tools["send"].call({"method": "Runtime.evaluate", "params": long}, ctx))[
             "truncated"
         ]
 
