@@ -44,7 +44,9 @@ def test_those_for_any_page_can_be_left_out_and_are_with_a_browser_elsewhere() -
     assert list(create_browser_tools(content=True)) == [*PAGE, *QUICK, "browser_content", CODE]
 
 
-@pytest.mark.parametrize(("language", "example"), [("python", "await cdp.send("), ("javascript", "cdp.send({")])
+@pytest.mark.parametrize(
+    ("language", "example"), [("python", "await cdp.send("), ("javascript", "cdp.send({")]
+)
 def test_the_tool_for_code_names_what_it_is_connected_to(language: Any, example: str) -> None:
     made = create_browser_tools(language=language)[CODE]
     assert "There are only: `cdp`: " in made.description

@@ -21,7 +21,7 @@ __all__ = ["cdp_tools"]
 
 
 def cdp_tools(pages: Pages) -> dict[str, Tool]:
-    """The functions of the connector, by the name that code calls them by, for the pages of one set of tools."""
+    """The functions of the connector, by their names in code, for the pages of one set of tools."""
 
     async def attach(given: dict[str, Any], ctx: ToolContext) -> Any:
         async with pages.kept(ctx) as tab:

@@ -289,7 +289,8 @@ def _content(pages: Pages) -> Tool:
 
 def _execute(pages: Pages, language: CodeLanguage) -> Tool:
     example = {
-        "python": 'await cdp.send("Runtime.evaluate", {"expression": "document.title", "returnByValue": True})',
+        "python": 'await cdp.send("Runtime.evaluate",'
+        ' {"expression": "document.title", "returnByValue": True})',
         "javascript": 'await cdp.send({method: "Runtime.evaluate",'
         ' params: {expression: "document.title", returnByValue: true}})',
     }[language]
@@ -302,8 +303,8 @@ def _execute(pages: Pages, language: CodeLanguage) -> Tool:
         timeout=EXECUTING,
         hints={
             "cdp": "commands of the Chrome DevTools protocol to the page that browser_open opens, or"
-            f" Page.navigate: `{example}`. `cdp.spec()` lists the commands that there are; others are refused."
-            " Large results are cut: ask the page for less."
+            f" Page.navigate: `{example}`. `await cdp.spec()` lists the commands that there are; others are"
+            " refused. Large results are cut: ask the page for less."
         },
     )
     made.origin = BROWSING
