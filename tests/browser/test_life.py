@@ -132,6 +132,15 @@ async def test_a_call_that_is_given_up_leaves_no_page_behind() -> None:
         assert (call.cancelled(), browser.browsers.pages) == (True, 0)
 
 
+async def test_a_page_stays_usable_when_the_way_to_another_is_given_up() -> None:
+    async with web(FINE) as site, hand(site) as browser:
+        await browser.call("open", url=f"{site.url}/")
+        call = await held(browser, site)
+        call.cancel()
+        await asyncio.wait([call])
+        assert (await browser.call("snapshot"))["url"] == f"{site.url}/"
+
+
 async def test_a_page_that_was_given_up_before_it_was_there_is_made_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -317,18 +326,14 @@ async def test_code_sends_commands_to_the_page_of_its_agent() -> None:
             resolve=look_up,
         )
         tools, ctx = cdp_tools(pages), ToolContext(agent=browser.agent)
-        opened = await tools["cdp_send"].call(
-            {"method": "Page.navigate", "params": {"url": f"{site.url}/"}}, ctx
-        )
+        opened = await tools["send"].call({"method": "Page.navigate", "params": {"url": f"{site.url}/"}}, ctx)
         assert opened["title"] == "Fine"
         script = {"expression": "document.title + 1", "returnByValue": True}
-        found = await tools["cdp_send"].call({"method": "Runtime.evaluate", "params": script}, ctx)
+        found = await tools["send"].call({"method": "Runtime.evaluate", "params": script}, ctx)
         assert found["result"]["value"] == "Fine1"
-        assert (await tools["cdp_attach"].call({}, ctx))["url"] == f"{site.url}/"
+        assert (await tools["attach_to_target"].call({}, ctx))["url"] == f"{site.url}/"
         long = {"expression": "'x'.repeat(9999)", "returnByValue": True}
-        assert (await tools["cdp_send"].call({"method": "Runtime.evaluate", "params": long}, ctx))[
-            "truncated"
-        ]
+        assert (await tools["send"].call({"method": "Runtime.evaluate", "params": long}, ctx))["truncated"]
 
 
 async def test_a_message_that_is_too_long_is_dropped_and_the_rest_is_read(

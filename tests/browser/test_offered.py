@@ -22,24 +22,51 @@ from everthink.tools.context import ToolContext
 from .site import Agent
 
 PAGE = ["browser_open", "browser_snapshot", "browser_click", "browser_type", "browser_screenshot"]
+CODE = "browser_execute"
 QUICK = ["browser_markdown", "browser_links", "browser_scrape", "browser_extract"]
 
 
 def test_tools_for_the_open_page_and_for_any_page_are_offered() -> None:
     tools = create_browser_tools()
-    assert list(tools) == [*PAGE, *QUICK]
+    assert list(tools) == [*PAGE, *QUICK, CODE]
     assert all(tool.description and tool.origin.name == "web browser" for tool in tools.values())
 
 
 @pytest.mark.memory_case(509)
 def test_those_for_any_page_can_be_left_out_and_are_with_a_browser_elsewhere() -> None:
-    assert list(create_browser_tools(quick_actions=False)) == PAGE
-    assert list(create_browser_tools(cdp_url="ws://browser.example.com/x")) == PAGE
+    assert list(create_browser_tools(quick_actions=False)) == [*PAGE, CODE]
+    assert list(create_browser_tools(cdp_url="ws://browser.example.com/x")) == [*PAGE, CODE]
     assert list(create_browser_tools(cdp_url="http://browser.example.com", quick_actions=True)) == [
         *PAGE,
         *QUICK,
+        CODE,
     ]
-    assert list(create_browser_tools(content=True))[-1] == "browser_content"
+    assert list(create_browser_tools(content=True)) == [*PAGE, *QUICK, "browser_content", CODE]
+
+
+@pytest.mark.parametrize(
+    ("language", "example"), [("python", "await cdp.send("), ("javascript", "cdp.send({")]
+)
+def test_the_tool_for_code_names_what_it_is_connected_to(language: Any, example: str) -> None:
+    made = create_browser_tools(language=language)[CODE]
+    assert "There are only: `cdp`: " in made.description
+    assert example in made.description
+    assert "`tools`" not in made.description
+    assert "`state`" not in made.description
+
+
+def test_the_tool_for_code_is_there_when_something_runs_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CODE not in create_browser_tools(execute=False)
+    assert CODE in create_browser_tools(execute=True)
+
+    def found(name: str) -> object:
+        return None if name == "pydantic_monty" else object()
+
+    monkeypatch.setattr(importlib.util, "find_spec", found)
+    assert CODE not in create_browser_tools()
+    assert CODE in create_browser_tools(language="javascript")
+    with pytest.raises(MissingExtra, match=r'pip install "everthink\[browser,sandbox\]"'):
+        create_browser_tools(execute=True)
 
 
 def test_what_reads_runs_again_after_a_crash_and_what_acts_is_reported() -> None:
@@ -61,6 +88,7 @@ def test_options_are_taken() -> None:
         ({"executable": "sh", "cdp_url": "ws://x"}, "two browsers"),
         ({"cdp_url": "browser:9222"}, "no address of a browser"),
         ({"cdp_url": "file:///x"}, "no address of a browser"),
+        ({"language": "cobol"}, "language='cobol'"),
         ({"session": "day"}, "session='day'"),
         ({"timeout": 0}, "timeout=0"),
         ({"timeout": True}, "timeout=True"),
@@ -284,14 +312,15 @@ def pages() -> Pages:
 @pytest.mark.anyio
 async def test_what_code_gets_to_use_has_a_known_shape() -> None:
     tools = cdp_tools(pages())
-    assert list(tools) == ["cdp_attach", "cdp_send", "cdp_spec"]
-    assert list(tools["cdp_send"].input_schema["properties"]) == ["method", "params"]
+    assert list(tools) == ["attach_to_target", "send", "spec"]
+    assert [tool.name for tool in tools.values()] == ["cdp_attach_to_target", "cdp_send", "cdp_spec"]
+    assert list(tools["send"].input_schema["properties"]) == ["method", "params"]
     assert [tool.on_interrupt for tool in tools.values()] == ["rerun", "report", "rerun"]
-    spec = await tools["cdp_spec"].call({}, ToolContext())
+    spec = await tools["spec"].call({}, ToolContext())
     assert {f"{domain}.{name}" for domain, names in spec.items() for name in names} == METHODS
-    with pytest.raises(ToolError, match=r"'Browser\.close' is not among the commands.*cdp_spec"):
-        await tools["cdp_send"].call({"method": "Browser.close"}, ToolContext(agent=Agent()))
+    with pytest.raises(ToolError, match=r"'Browser\.close' is not among the commands.*cdp\.spec"):
+        await tools["send"].call({"method": "Browser.close"}, ToolContext(agent=Agent()))
     with pytest.raises(ToolError, match="Blocked URL"):
-        await tools["cdp_send"].call(
+        await tools["send"].call(
             {"method": "Page.navigate", "params": {"url": "file:///etc/passwd"}}, ToolContext(agent=Agent())
         )

@@ -24,9 +24,9 @@ class Coder:
         self._open_app, self._store = open_app, store
         self.app, self.cls, self.model = app, cls, model
 
-    async def run(self, code: str) -> dict[str, Any]:
+    async def run(self, code: str, *, tool: str = "execute") -> dict[str, Any]:
         """The output of one piece of code; of one that waits, what it shows meanwhile."""
-        self.model.add(calls("execute", {"code": code}), says("Done."))
+        self.model.add(calls(tool, {"code": code}), says("Done."))
         await self.app.agent(self.cls).save_messages("Go")
         return await self.output()
 

@@ -194,6 +194,29 @@ async def test_tools_that_are_given_are_for_the_code_alone(coder: MakeCoder) -> 
     assert "Module `tools` has no member `sizes`" in hidden["error"]
 
 
+async def test_modules_of_functions_are_for_the_code_alone(coder: MakeCoder) -> None:
+    options = {"tools": {}, "state": False, "modules": {"shop": {"get_price": price, "sizes": sizes}}}
+    agent = await coder(options=options)
+    output = await agent.run("[await shop.get_price('pear', count=2), (await shop.sizes())['s']]")
+    assert output["result"] == [8, 1]
+    assert [one["name"] for one in output["calls"]] == ["shop.get_price", "shop.sizes"]
+    [spec] = [spec for spec in agent.model.last_request.tools if spec.name == "execute"]
+    assert "`shop`: get_price, sizes" in spec.description
+
+
+@pytest.mark.parametrize(
+    ("modules", "why"),
+    [
+        ({"state": {"price": price}}, "'state' is there already"),
+        ({"my-shop": {"price": price}}, "'my-shop' is no name that code can write"),
+        ({"shop": {"import": price}}, "'import' is no name that code can write"),
+    ],
+)
+def test_modules_that_code_could_not_name_are_refused(modules: Any, why: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=why):
+        create_execute_tool(modules=modules)
+
+
 @pytest.mark.memory_case(451)
 async def test_an_undefined_name_lists_what_is_there(coder: MakeCoder) -> None:
     agent = await coder(price)

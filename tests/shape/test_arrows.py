@@ -143,6 +143,7 @@ ROOMS: dict[str, set[str]] = {
         "tools",
         "workspace",
         "file_tools",
+        "codemode",
     },
     # What becomes of an agent's files in the long run.
     "keeping": {"store.port", "workspace", "journal.queries", "session.queries"},

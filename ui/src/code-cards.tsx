@@ -4,19 +4,19 @@ import { fields, Fold, text, texts, type Cards, type Fields } from "./card";
 import { pretty } from "./markdown";
 import { took } from "./rows";
 
-export const CODE_CARDS: Cards = {
-  execute: (input, output, part) => {
-    const code = text(input.code);
-    if (code === null || (output && typeof output.status !== "string")) return null;
-    const calls = callsOf(output?.calls);
-    const isRunning = part.state === "input-available" || (part.state === "output-available" && part.preliminary === true);
-    return {
-      title: calls.length > 0 && <span className="quiet">{calls.length === 1 ? "1 call" : `${calls.length} calls`}</span>,
-      body: <Executed code={code} output={output} calls={calls} isRunning={isRunning} />,
-      failed: output?.status === "error",
-    };
-  },
+const executed: Cards[string] = (input, output, part) => {
+  const code = text(input.code);
+  if (code === null || (output && typeof output.status !== "string")) return null;
+  const calls = callsOf(output?.calls);
+  const isRunning = part.state === "input-available" || (part.state === "output-available" && part.preliminary === true);
+  return {
+    title: calls.length > 0 && <span className="quiet">{calls.length === 1 ? "1 call" : `${calls.length} calls`}</span>,
+    body: <Executed code={code} output={output} calls={calls} isRunning={isRunning} />,
+    failed: output?.status === "error",
+  };
 };
+
+export const CODE_CARDS: Cards = { execute: executed, browser_execute: executed };
 
 type Made = { seq: number; name: string; state: string; input: unknown; outcome: unknown; seconds: number | null };
 

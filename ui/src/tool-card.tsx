@@ -2,6 +2,7 @@
 
 import { getToolName, type DynamicToolUIPart, type ToolUIPart } from "ai";
 import { useId, useState } from "react";
+import { CODE_CARDS } from "./code-cards";
 import { Icon } from "./icons";
 import { shownOf } from "./known-cards";
 import { CopyButton, pretty, Prose } from "./markdown";
@@ -68,7 +69,7 @@ export function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
   const running = !waits && !left && (half || part.state === "input-streaming" || part.state === "input-available");
   const denied = part.state === "approval-responded" && part.approval.approved === false;
   const asked = question && (asks ? "Asks you" : part.state === "approval-responded" ? outcome(question) : null);
-  const shown = question && name !== "execute" ? null : shownOf(part);
+  const shown = question && !Object.hasOwn(CODE_CARDS, name) ? null : shownOf(part);
   const label = shown?.failed ? LABELS["output-error"] : left ? (half ? "Was not finished" : "Was not answered") : half ? "Running" : denied ? "Denied" : waits ? (byHand ? "Waiting for an answer" : "Running in your browser") : (asked ?? LABELS[part.state]);
   const tone = denied || shown?.failed ? "bad" : half ? (left ? "bad" : "") : byHand ? "wait" : (TONES[part.state] ?? "");
   const seconds = actions.duration(part.toolCallId);

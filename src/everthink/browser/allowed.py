@@ -48,7 +48,7 @@ def check_command(method: str, params: Mapping[str, Any], rules: Rules) -> None:
         raise ToolError(
             f"{method[:100]!r} is not among the commands that can be sent.",
             kept="Nothing was sent.",
-            next_step=f"There are commands of {domains}; cdp_spec() lists them.",
+            next_step=f"There are commands of {domains}; cdp.spec() lists them.",
         )
     if method == "Page.navigate":
         url = params.get("url")

@@ -220,8 +220,11 @@ class Tab:
         self._loaded.clear()
         try:
             answer = await self.send("Page.navigate", {"url": url}, timeout=LOADING)
+        except asyncio.CancelledError:
+            self._stop_loading()
+            raise
         except NoAnswer:
-            self._connection.post("Page.stopLoading", session=self.session)
+            self._stop_loading()
             raise ToolError(
                 f"{_shown(url)} did not answer within {LOADING:g} seconds.",
                 kept=self._kept(),
@@ -244,6 +247,10 @@ class Tab:
         state = cast("dict[str, Any]", await self.ask(scripts.STATE) or {})
         if state.get("status") in _OURS:
             self._raise_refused(refusals)
+
+    def _stop_loading(self) -> None:
+        """Stay on the page that is there: until then it answers nothing."""
+        self._connection.post("Page.stopLoading", session=self.session)
 
     def _raise_refused(self, since: int, *, has_failed: bool = False) -> None:
         """Raise when the page itself, or where it was led on to, was not opened."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib.util
 import logging
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -29,7 +31,7 @@ from ..tools.tool import Origin, Tool
 from ..turn.inner import Inner
 from . import queries
 from .execution import Divergence, Execution
-from .functions import Function, functions_of
+from .functions import Function, functions_of, identifier
 from .queries import CallRow, ExecutionState
 from .runs import REJECTED, Executions
 from .search import describe, search
@@ -37,7 +39,7 @@ from .showing import calls_of, for_model, lines_of
 from .state import state_tools
 from .values import MOST, cut, packed, text_of, value_of
 
-__all__ = ["CODE", "CodeLanguage", "create_execute_tool"]
+__all__ = ["CODE", "CodeLanguage", "create_execute_tool", "is_installed"]
 
 _log = logging.getLogger("everthink.codemode")
 
@@ -49,11 +51,22 @@ _FENCE = re.compile(
     r"\s*```(?:python|py|javascript|js|typescript|ts|tsx|jsx)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL
 )
 ASKED = "approval"
+_ENGINES: Mapping[str, str] = {"python": "pydantic_monty", "javascript": "quickjs_rs"}
+
+
+def is_installed(language: CodeLanguage) -> bool:
+    """True when the package that runs a language is there: the extra `sandbox`."""
+    return sys.platform == "linux" and importlib.util.find_spec(_ENGINES[language]) is not None
+
+
+class _CodeTool(Tool[..., Any]):
+    """A tool that runs code. Code does not call it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
     tools: Mapping[str, Tool] | None
+    modules: Mapping[str, Mapping[str, Tool]]
     state: bool
     language: CodeLanguage
     limits: Limits
@@ -66,6 +79,7 @@ def create_execute_tool(
     tools: Any = None,
     *,
     language: CodeLanguage = "python",
+    modules: Mapping[str, Mapping[str, Tool]] | None = None,
     state: bool = True,
     timeout: float = 30.0,
     limits: Limits | None = None,
@@ -81,9 +95,10 @@ def create_execute_tool(
             return [create_execute_tool()]
 
     Code has the tools that the turn offers as `tools.<name>`, or those that you give here, which the model
-    need not be offered otherwise; and the workspace as `state.*` and `open()`. `timeout` is in seconds, the
-    calls included; `limits` says the others. `hints` are lines on a module for the description. What
-    `transform_result` makes of a result is what the model and people see.
+    need not be offered otherwise; and the workspace as `state.*` and `open()`. `modules` are further ones of
+    functions, by name: `{"cdp": {"send": send}}` is `cdp.send`. `timeout` is in seconds, the calls included;
+    `limits` says the others. `hints` are lines on a module for the description. What `transform_result` makes
+    of a result is what the model and people see.
     """
     if language not in ("python", "javascript"):
         raise InvalidSettings(
@@ -93,6 +108,7 @@ def create_execute_tool(
     bound = limits or Limits()
     options = _Options(
         given,
+        _checked(modules or {}),
         state,
         language,
         replace(bound, wall=timeout),
@@ -102,12 +118,12 @@ def create_execute_tool(
     )
     if given is not None:
         functions_of("tools", given.values())  # names that collide are found here
-    if given == {} and not state:
+    if given == {} and not state and not options.modules:
         raise ToolDefinitionError(
             "create_execute_tool([], state=False): the code would have nothing to call.",
             next_step="Give it tools, or leave them out for those of the turn.",
         )
-    return Tool(
+    return _CodeTool(
         name,
         description or _description(options),
         JsonInput(
@@ -128,6 +144,23 @@ def create_execute_tool(
 
 
 _NAMES: Mapping[str, str] = {"python": "Python", "javascript": "JavaScript"}
+_OWN_MODULES = ("tools", "state", "files", "codemode")
+
+
+def _checked(modules: Mapping[str, Mapping[str, Tool]]) -> Mapping[str, Mapping[str, Tool]]:
+    for module, tools in modules.items():
+        for name in (module, *tools):
+            if identifier(name) != name:
+                raise ToolDefinitionError(
+                    f"create_execute_tool(modules=…): {name!r} is no name that code can write.",
+                    next_step="Use letters, digits and _.",
+                )
+        if module in _OWN_MODULES:
+            raise ToolDefinitionError(
+                f"create_execute_tool(modules=…): the module {module!r} is there already.",
+                next_step="Give yours another name.",
+            )
+    return {module: dict(tools) for module, tools in modules.items()}
 
 
 async def _body(options: _Options, name: str, given: dict[str, Any], ctx: ToolContext) -> Any:
@@ -307,13 +340,17 @@ class _Run:
     def _functions(self) -> dict[str, Function]:
         options = self._options
         tools = self._inner.tools if options.tools is None else options.tools
-        bound = (tool.bind(self._ctx.agent) for tool in tools.values() if tool.origin is not CODE)
+        bound = (tool.bind(self._ctx.agent) for tool in tools.values() if not isinstance(tool, _CodeTool))
         found = functions_of("tools", bound)
+        for module, more in options.modules.items():
+            for name, tool in more.items():
+                own = Function(module, _spelled(name, options.language), tool.bind(self._ctx.agent))
+                found[own.full_name] = own
         if options.state:
             is_once = is_stored(getattr(self._ctx.agent, "workspace", None))
             for full_name, tool in state_tools(is_once=is_once).items():
                 module, _, name = full_name.partition(".")
-                own = Function(module, name if options.language == "python" else _camel(name), tool)
+                own = Function(module, _spelled(name, options.language), tool)
                 found[own.full_name] = own
         shown_ones = {name: one for name, one in found.items() if one.module != "files"}
         for own in _codemode(shown_ones, options.language):
@@ -346,7 +383,10 @@ def _question(pending: CallRow) -> Question:
     return Question({ASKED: Form(asks)}, state={"seq": pending.seq}, asks="execute")
 
 
-def _camel(name: str) -> str:
+def _spelled(name: str, language: str) -> str:
+    """A name as a language writes it: read_file, readFile."""
+    if language == "python":
+        return name
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
@@ -359,7 +399,13 @@ def _unfenced(code: str) -> str:
 def _description(options: _Options) -> str:
     is_python = options.language == "python"
     call = "await tools.name(key=value)" if is_python else "await tools.name({key: value})"
-    modules = ["`tools`: " + ("your tools" if options.tools is None else ", ".join(sorted(options.tools)))]
+    called, same, modules = "functions", "", list[str]()
+    if options.tools != {}:
+        called, same = "tools", f" Tools are functions with the same names and parameters: `{call}`."
+        named = "your tools" if options.tools is None else ", ".join(sorted(options.tools))
+        modules.append(f"`tools`: {named}")
+    for module, tools in options.modules.items():
+        modules.append(f"`{module}`: " + ", ".join(_spelled(name, options.language) for name in tools))
     if options.state:
         example = "state.read_file(path)" if is_python else "state.readFile({path})"
         modules.append(f"`state`: the files of the workspace, such as `await {example}`")
@@ -369,9 +415,8 @@ def _description(options: _Options) -> str:
         "`codemode`: `await codemode.search(...)` and `await codemode.describe(...)` find functions"
     )
     lines = [
-        f"Run {_NAMES[options.language]} that calls tools, when several calls, loops or a lot of data are"
-        f" involved. Tools are functions with the same names and parameters: `{call}`. The last expression is"
-        " the result; print() is shown to you as well.",
+        f"Run {_NAMES[options.language]} that calls {called}, when several calls, loops or a lot of data are"
+        f" involved.{same} The last expression is the result; print() is shown to you as well.",
         "There are only: " + "; ".join(modules) + ".",
         *(f"{module}: {hint}" for module, hint in options.hints.items()),
         "No network and no packages. Time stands still, and random numbers are the same when the code is run"

@@ -71,6 +71,9 @@ export const journeys = {
     const shot = card(tab, "browser_screenshot").locator("img.picture");
     await shot.waitFor();
     same(await shot.evaluate((one) => one.decode().then(() => one.naturalWidth > 300)), true, "the picture is there");
+    const code = card(tab, "browser_execute");
+    same(await code.getByRole("list", { name: "Calls" }).locator("summary code").textContent(), "cdp.send", "what code calls");
+    same(await code.getByLabel("Result").textContent(), "1", "result of code");
     await card(tab, "browser_markdown").getByRole("heading", { name: "Opening hours" }).waitFor();
   },
 

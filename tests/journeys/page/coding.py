@@ -29,6 +29,9 @@ await tools.refund(order=order["id"], euros=30)
 FAILS = """print("so far so good")
 await tools.remind(order="nowhere")
 """
+LOOKS = """ask = {"expression": "document.querySelectorAll('body').length", "returnByValue": True}
+(await cdp.send("Runtime.evaluate", ask))["result"]["value"]
+"""
 SAID: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "Remind everybody whose order is late": [("execute", {"code": REMINDS})],
     "Pay the first one back": [("execute", {"code": REFUNDS})],
@@ -36,6 +39,7 @@ SAID: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "Look at our page": [
         ("browser_open", {"url": "{page}"}),
         ("browser_screenshot", {}),
+        ("browser_execute", {"code": LOOKS}),
         ("browser_markdown", {"html": "<h1>Opening hours</h1><p>From nine to five.</p>"}),
     ],
 }
