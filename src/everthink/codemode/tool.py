@@ -14,7 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ..errors import InvalidSettings, ToolDefinitionError, ToolError
 from ..file_tools.place import is_stored
@@ -28,12 +28,13 @@ from ..tools.question import Form, Question
 from ..tools.tool import Origin, Tool
 from ..turn.inner import Inner
 from . import queries
+from .advice import advised
 from .execution import Divergence, Execution
 from .functions import Function, functions_of
 from .queries import CallRow, ExecutionState
-from .runs import REJECTED, Executions
+from .runs import FORGOTTEN, REJECTED, Executions
 from .search import describe, search
-from .showing import calls_of, for_model, lines_of
+from .showing import LISTED, calls_of, for_model, lines_of
 from .state import state_tools
 from .values import MOST, cut, packed, text_of, value_of
 
@@ -49,6 +50,7 @@ _FENCE = re.compile(
     r"\s*```(?:python|py|javascript|js|typescript|ts|tsx|jsx)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL
 )
 ASKED = "approval"
+MODULES = ("tools", "state", "codemode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ def create_execute_tool(
             f"create_execute_tool(language={shown(language)}).", next_step='Use "python" or "javascript".'
         )
     given = None if tools is None else as_tools(tools, "create_execute_tool()")
+    _check_options(limits, sandbox, hints, transform_result, state=state)
     bound = limits or Limits()
     options = _Options(
         given,
@@ -127,7 +130,39 @@ def create_execute_tool(
     )
 
 
+_NEXT: Mapping[str, str] = {
+    "timeout": "Look whether a loop ends, and do less in one piece of code.",
+    "memory": "Keep less at a time: write to a file what is done.",
+    "calls": "Do less in one piece of code, and look whether a loop ends.",
+}
 _NAMES: Mapping[str, str] = {"python": "Python", "javascript": "JavaScript"}
+
+
+def _check_options(limits: Any, sandbox: Any, hints: Any, transform: Any, *, state: Any) -> None:
+    if limits is not None and not isinstance(limits, Limits):
+        raise _no_option(
+            "limits", limits, "Import it from everthink.sandbox.port: Limits(cpu=10, calls=100)."
+        )
+    if sandbox is not None and not callable(getattr(sandbox, "run", None)):
+        raise _no_option("sandbox", sandbox, "Give an engine, such as MachineSandbox(…), or leave it out.")
+    if not isinstance(state, bool):
+        raise _no_option("state", state, "Use True or False.")
+    if transform is not None and not callable(transform):
+        raise _no_option(
+            "transform_result", transform, "Give a function that takes a result and returns one."
+        )
+    if hints is not None and not isinstance(hints, Mapping):
+        raise _no_option("hints", hints, 'Use a line by module: hints={"tools": "amounts are in cents"}.')
+    for module in cast("Mapping[Any, Any]", hints or {}):
+        if module not in MODULES:
+            next_step = f"The modules are {', '.join(MODULES)}."
+            raise InvalidSettings(
+                f"create_execute_tool(hints=…) has no module {shown(module)}.", next_step=next_step
+            )
+
+
+def _no_option(name: str, value: Any, next_step: str) -> InvalidSettings:
+    return InvalidSettings(f"create_execute_tool({name}={shown(value)}).", next_step=next_step)
 
 
 async def _body(options: _Options, name: str, given: dict[str, Any], ctx: ToolContext) -> Any:
@@ -160,6 +195,9 @@ class _Run:
         row = await queries.found(self._store, self._id)
         if row is not None and row.state not in queries.OPEN:
             return value_of(row.outcome or "null")
+        if row is None and self._ctx.answer is not None:
+            # It has asked a person, so it has run: from its beginning it would do everything again.
+            return {"status": "error", "executionId": self._id, "error": FORGOTTEN, "calls": []}
         rows = [] if row is None else await queries.calls_of(self._store, self._id)
         if row is None:
             await self._executions.prune()
@@ -232,7 +270,7 @@ class _Run:
         showing = asyncio.ensure_future(self._show(execution)) if self._ctx.show is not None else None
         try:
             outcome = await sandbox.run(job, execution)
-            await execution.finish()
+            await execution.finish(is_out_of_time=outcome.status == "timeout")
             return outcome
         except Divergence as error:
             await execution.finish()
@@ -255,13 +293,24 @@ class _Run:
         if outcome.status == "done":
             told["result"] = self._result(outcome.value)
         else:
-            told["error"] = outcome.error or "The code did not come to its end."
+            told["error"] = self._failure(outcome, has_called=bool(execution.rows))
         if lines := lines_of(execution.written):
             told["logs"] = lines
         if outcome.dropped_bytes:
             told["note"] = f"{outcome.dropped_bytes:,} bytes of its output are left out."
         told["calls"] = calls_of(execution.rows.values())
+        if (more := len(execution.rows) - LISTED) > 0:
+            told["callsLeftOut"] = more
         return told
+
+    def _failure(self, outcome: Outcome, *, has_called: bool) -> str:
+        words = outcome.error or "The code did not come to its end."
+        if self._options.language == "javascript":
+            words = advised(words, self._code)
+        if outcome.status == "failed":
+            return words
+        kept = "The calls it made before that stay done." if has_called else "It had called nothing."
+        return f"{words} {kept} {_NEXT.get(outcome.status, '')}".rstrip()
 
     def _result(self, value: Any) -> Any:
         result = packed(value)
@@ -270,8 +319,8 @@ class _Run:
                 result = self._options.transform(result)
             except Exception:  # noqa: BLE001 - the result is there all the same
                 _log.exception("transform_result of %s failed; the result is given as it is", self._name)
-        if len(text_of(result)) > MOST:
-            return f"[the result is left out: it has more than {MOST:,} characters; write it to a file]"
+        if len(text_of(result).encode()) > MOST:
+            return f"[the result is left out: it has more than {MOST:,} bytes; write it to a file]"
         return result
 
     async def _end(self, state: ExecutionState, output: dict[str, Any]) -> Any:
