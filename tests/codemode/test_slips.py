@@ -15,6 +15,10 @@ from everthink.codemode.queries import CallRow
 from everthink.codemode.showing import LISTED, calls_of, for_model
 from everthink.errors import InvalidSettings
 from everthink.messages import encode_json
+from everthink.monty.sandbox import MontySandbox
+from everthink.sandbox.bash import BashSandbox
+from everthink.sandbox.port import Host, Job, Outcome
+from everthink.testing.scripted import calls, says
 from tests.codemode.support import Coder, MakeCoder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -179,6 +183,7 @@ async def test_a_name_that_only_the_checker_of_types_knows_is_told(coder: MakeCo
         ("a = {'x': 1}\ndel a['x']", "d.pop(key)"),
         ("import os\nos.system('ls')", "no processes"),
         ("const x = 1", "This runs Python"),
+        ("sorted(['b', 'A'], key=str.lower)", "key=lambda s: s.lower()"),
         ("await tools.pey(amount=1)", "Did you mean tools.pay?"),
         ("await state.readFile(path='/a')", "Did you mean state.read_file?"),
         ("import asyncio\nawait asyncio.gather(return_exceptions=True)", "Catch in a function"),
@@ -212,8 +217,82 @@ def test_javascript_that_does_not_run_is_told_the_way_round(error: str, code: st
         {"transform_result": "upper"},
         {"sandbox": "docker"},
         {"state": "no"},
+        {"sandbox": BashSandbox()},
+        {"sandbox": MontySandbox(), "language": "javascript"},
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_at_once(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSettings, match=r"create_execute_tool\("):
+    with pytest.raises(InvalidSettings, match="create_execute_tool"):
         create_execute_tool(**options)
+
+
+NESTED = "a = []\nfor n in range({0}):\n    a = [a]\n"
+
+
+@pytest.mark.parametrize("levels", [95, 3_000])
+async def test_a_result_that_is_nested_too_deep_is_left_out(coder: MakeCoder, levels: int) -> None:
+    output = await (await coder()).run(NESTED.format(levels) + "a")
+    assert output["status"] == "completed"
+    assert "nested more than 90 levels" in output["result"]
+
+
+@pytest.mark.parametrize("levels", [95, 3_000])
+async def test_what_is_nested_too_deep_for_a_call_is_an_exception_in_the_code(
+    coder: MakeCoder, levels: int
+) -> None:
+    write = "await state.write_json(path='/a', value=a)"
+    write = f"try:\n    {write}\nexcept RuntimeError as error:\n    a = str(error)\na"
+    output = await (await coder()).run(NESTED.format(levels) + write)
+    assert "nested more than 90 levels" in output["result"]
+
+
+async def test_a_call_that_gives_something_deep_is_shown_all_the_same(coder: MakeCoder) -> None:
+    @tool
+    async def deep() -> Any:
+        """98 levels."""
+        value: Any = 1
+        for _ in range(98):
+            value = [value]
+        return value
+
+    output = await (await coder(deep)).run("await tools.deep()\n'done'")
+    assert output["result"] == "done"
+    assert output["calls"][0]["output"].startswith("[[[")
+
+
+async def test_a_transform_may_be_awaited(coder: MakeCoder) -> None:
+    async def twice(value: int) -> int:
+        return 2 * value
+
+    assert (await (await coder(options={"transform_result": twice})).run("4"))["result"] == 8
+
+
+async def test_a_transform_that_gives_no_json_leaves_the_result_as_it_is(coder: MakeCoder) -> None:
+    def broken(value: Any) -> object:
+        return object()
+
+    agent = await coder(options={"transform_result": broken})
+    assert (await agent.run("4"))["result"] == 4
+    assert [past.state for past in await (await agent.executions()).list()] == ["completed"]
+
+
+async def test_an_execution_whose_sandbox_fails_is_closed(coder: MakeCoder) -> None:
+    class Broken(MontySandbox):
+        async def run(self, job: Job, host: Host) -> Outcome:
+            raise OSError("The disk is full.")
+
+    agent = await coder(options={"sandbox": Broken()})
+    agent.model.add(calls("execute", {"code": "1"}), says("Done."))
+    await agent.app.agent(agent.cls).save_messages("Go")
+    assert (await agent.part())["state"] == "output-error"
+    [past] = await (await agent.executions()).list()
+    assert past.state == "error"
+
+
+async def test_a_tool_whose_name_begins_with_a_digit_can_be_called(coder: MakeCoder) -> None:
+    @tool(name="3d-print")
+    async def build() -> str:
+        """Print."""
+        return "printed"
+
+    assert (await (await coder(build)).run("await tools.tool_3d_print()"))["result"] == "printed"

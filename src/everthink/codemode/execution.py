@@ -28,7 +28,7 @@ from .decide import Ask, Begin, Diverged, FindOut, Replay, decide
 from .functions import Function
 from .queries import CallRow, CallState
 from .runs import CUT_OFF
-from .values import MOST, packed, text_of, unpacked, value_of
+from .values import DEEPEST, MOST, is_deep, packed, text_of, unpacked, value_of
 
 __all__ = ["Divergence", "Execution"]
 
@@ -93,6 +93,10 @@ class Execution:
         function = self.functions.get(name)
         if function is None:
             raise HostRefused(f"There is no {name}. There are: {', '.join(sorted(self.functions))}.")
+        if is_deep([args, kwargs]):
+            raise HostRefused(
+                f"The input of {name} is nested more than {DEEPEST} levels deep. Pass a flatter one."
+            )
         given = packed(function.input(args, kwargs))
         text = text_of(given)
         if len(text) > MOST:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ..sandbox.port import Stream
 from .queries import CallRow
-from .values import cut, value_of
+from .values import cut, is_deep, value_of
 
 __all__ = ["LISTED", "MODEL_BUDGET", "calls_of", "for_model", "lines_of"]
 
@@ -43,12 +43,17 @@ def calls_of(rows: Iterable[CallRow]) -> list[dict[str, Any]]:
 def _call(row: CallRow, *, is_whole: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {"seq": row.seq + 1, "name": row.tool, "state": row.state}
     if is_whole:
-        shown["input"] = cut(value_of(row.input), SHOWN)
+        shown["input"] = _shown(row.input)
     if is_whole and row.outcome is not None:
-        shown["output" if row.state == "done" else "error"] = cut(value_of(row.outcome), SHOWN)
+        shown["output" if row.state == "done" else "error"] = _shown(row.outcome)
     if row.settled_at is not None:
         shown["ms"] = max(0, row.settled_at - row.began_at)
     return shown
+
+
+def _shown(text: str) -> Any:
+    value = value_of(text)
+    return cut(text if is_deep(value) else value, SHOWN)
 
 
 def lines_of(written: Sequence[tuple[Stream, str]]) -> list[str]:

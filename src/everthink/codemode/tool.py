@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
+from ..causes import is_superseded
 from ..errors import InvalidSettings, ToolDefinitionError, ToolError
 from ..file_tools.place import is_stored
 from ..monty.advice import LACKS
@@ -24,6 +26,7 @@ from ..settings import shown
 from ..tools.collect import as_tools
 from ..tools.context import ToolContext
 from ..tools.json_input import JsonInput
+from ..tools.output import jsonable
 from ..tools.question import Form, Question
 from ..tools.tool import Origin, Tool
 from ..turn.inner import Inner
@@ -36,7 +39,7 @@ from .runs import FORGOTTEN, REJECTED, Executions
 from .search import describe, search
 from .showing import LISTED, calls_of, for_model, lines_of
 from .state import state_tools
-from .values import MOST, cut, packed, text_of, value_of
+from .values import DEEPEST, MOST, cut, is_deep, packed, text_of, value_of
 
 __all__ = ["CODE", "CodeLanguage", "create_execute_tool"]
 
@@ -92,7 +95,7 @@ def create_execute_tool(
             f"create_execute_tool(language={shown(language)}).", next_step='Use "python" or "javascript".'
         )
     given = None if tools is None else as_tools(tools, "create_execute_tool()")
-    _check_options(limits, sandbox, hints, transform_result, state=state)
+    _check_options(limits, sandbox, hints, transform_result, state=state, language=language)
     bound = limits or Limits()
     options = _Options(
         given,
@@ -130,6 +133,7 @@ def create_execute_tool(
     )
 
 
+_TOO_DEEP = f"[the result is left out: it is nested more than {DEEPEST} levels deep; return a flatter one]"
 _NEXT: Mapping[str, str] = {
     "timeout": "Look whether a loop ends, and do less in one piece of code.",
     "memory": "Keep less at a time: write to a file what is done.",
@@ -138,13 +142,21 @@ _NEXT: Mapping[str, str] = {
 _NAMES: Mapping[str, str] = {"python": "Python", "javascript": "JavaScript"}
 
 
-def _check_options(limits: Any, sandbox: Any, hints: Any, transform: Any, *, state: Any) -> None:
+def _check_options(
+    limits: Any, sandbox: Any, hints: Any, transform: Any, *, state: Any, language: str
+) -> None:
     if limits is not None and not isinstance(limits, Limits):
         raise _no_option(
             "limits", limits, "Import it from everthink.sandbox.port: Limits(cpu=10, calls=100)."
         )
     if sandbox is not None and not callable(getattr(sandbox, "run", None)):
-        raise _no_option("sandbox", sandbox, "Give an engine, such as MachineSandbox(…), or leave it out.")
+        raise _no_option("sandbox", sandbox, "Give an engine, such as MontySandbox(), or leave it out.")
+    if sandbox is not None and language not in sandbox.languages:
+        runs = ", ".join(sorted(sandbox.languages))
+        next_step = f"It runs {runs}. Give one that runs {language}, or leave it out."
+        raise InvalidSettings(
+            "The sandbox of create_execute_tool() does not run its language.", next_step=next_step
+        )
     if not isinstance(state, bool):
         raise _no_option("state", state, "Use True or False.")
     if transform is not None and not callable(transform):
@@ -170,7 +182,15 @@ async def _body(options: _Options, name: str, given: dict[str, Any], ctx: ToolCo
     if executions is None or ctx.inner is None:
         raise ToolError("Code that calls tools is run by the model of an agent: offer it in get_tools().")
     run = _Run(options, name, _unfenced(str(given["code"])), ctx, ctx.inner, executions())
-    return await run.output()
+    try:
+        return await run.output()
+    except Question:
+        raise
+    except Exception as error:
+        if is_superseded(error):
+            raise  # another process goes on with it
+        await run.give_up()  # whatever failed is told as of any tool; nobody runs this code again
+        raise
 
 
 class _Run:
@@ -221,7 +241,11 @@ class _Run:
             await self._ctx.progress(self._shown(execution))
             raise _question(execution.pending)
         state: ExecutionState = "completed" if outcome.status == "done" else "error"
-        return await self._end(state, self._told(execution, outcome))
+        return await self._end(state, await self._told(execution, outcome))
+
+    async def give_up(self) -> None:
+        """Close it: it has failed in a way that is not the code's."""
+        await self._store.apply(self._executions.closing(self._id, "error"))
 
     async def _begin(self, now: int) -> queries.ExecutionRow:
         begun = queries.began(
@@ -285,13 +309,13 @@ class _Run:
                 showing.cancel()
                 await asyncio.wait([showing])
 
-    def _told(self, execution: Execution, outcome: Outcome) -> dict[str, Any]:
+    async def _told(self, execution: Execution, outcome: Outcome) -> dict[str, Any]:
         told: dict[str, Any] = {
             "status": "completed" if outcome.status == "done" else "error",
             "executionId": self._id,
         }
         if outcome.status == "done":
-            told["result"] = self._result(outcome.value)
+            told["result"] = await self._result(outcome.value)
         else:
             told["error"] = self._failure(outcome, has_called=bool(execution.rows))
         if lines := lines_of(execution.written):
@@ -312,11 +336,16 @@ class _Run:
         kept = "The calls it made before that stay done." if has_called else "It had called nothing."
         return f"{words} {kept} {_NEXT.get(outcome.status, '')}".rstrip()
 
-    def _result(self, value: Any) -> Any:
+    async def _result(self, value: Any) -> Any:
+        if is_deep(value):
+            return _TOO_DEEP
         result = packed(value)
         if self._options.transform is not None:
             try:
-                result = self._options.transform(result)
+                changed = self._options.transform(result)
+                changed = await changed if inspect.isawaitable(changed) else changed
+                result = jsonable(changed, tool=self._name)
+                result = _TOO_DEEP if is_deep(result) else result
             except Exception:  # noqa: BLE001 - the result is there all the same
                 _log.exception("transform_result of %s failed; the result is given as it is", self._name)
         if len(text_of(result).encode()) > MOST:

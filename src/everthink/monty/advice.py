@@ -56,6 +56,7 @@ _CERTAIN = {
     "too-many-positional-arguments",
     "parameter-already-assigned",
 }
+_NO_ATTRIBUTE = re.compile(r"module '\w+' has no attribute")
 _MEMBER = re.compile(r"Module `(\w+)` has no member `(\w+)`")
 _LINE = re.compile(r"^[^:\n]+:(\d+):\d+: (?:error|warning)\[([a-z-]+)\] (.*)$", re.MULTILINE)
 _WAYS: tuple[tuple[str, str], ...] = (
@@ -71,6 +72,7 @@ _WAYS: tuple[tuple[str, str], ...] = (
         "gather() does not yet support",
         "Catch in a function of your own: `async def safe(call)` that awaits it in try.",
     ),
+    ("type object 'str' has no attribute", "Write a function in its place: key=lambda s: s.lower()."),
     ("Name `const` used", "This runs Python, not JavaScript."),
     ("Name `let` used", "This runs Python, not JavaScript."),
     ("Name `await` used", "This runs Python, not JavaScript."),
@@ -81,7 +83,6 @@ _WAYS: tuple[tuple[str, str], ...] = (
     ("Name `input` used", "Nobody can type while code runs: ask the person in your answer."),
     ("async with", "Call the functions one by one, with try and finally where something must be ended."),
     ("create_task", "Use asyncio.gather(...) to run several calls at once."),
-    ("unused-awaitable", "Every call of a tool needs `await`."),
     ("CoroutineType", "Every call of a tool needs `await`: (await tools.name(...))['field']."),
     ("property", "Write a method and call it."),
     ("match statement", "Use if and elif."),
@@ -129,8 +130,8 @@ def advised(error: str, names: Mapping[str, str]) -> str:
 
 
 def _is_undefined(error: str) -> bool:
-    signs = ("used when not defined", "is not defined", "has no member", "has no attribute")
-    return any(sign in error for sign in signs)
+    signs = ("used when not defined", "is not defined", "has no member")
+    return any(sign in error for sign in signs) or _NO_ATTRIBUTE.search(error) is not None
 
 
 def _nearest(error: str, names: Mapping[str, str]) -> str | None:
