@@ -54,11 +54,13 @@ def test_another_call_at_its_place_is_another_run(state: str, name: str, input: 
     [
         ("get-price", "get_price"),
         ("a.b c", "a_b_c"),
-        ("2fast", "_2fast"),
+        ("2fast", "tool_2fast"),
+        ("_own", "tool_own"),
         ("class", "class_"),
         ("delete", "delete_"),
         ("é!x", "x"),
-        ("", "_"),
+        ("", "tool"),
+        ("--", "tool"),
         ("fine_1", "fine_1"),
     ],
 )

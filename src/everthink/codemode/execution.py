@@ -27,11 +27,16 @@ from . import queries
 from .decide import Ask, Begin, Diverged, FindOut, Replay, decide
 from .functions import Function
 from .queries import CallRow, CallState
-from .values import MOST, packed, text_of, unpacked, value_of
+from .runs import CUT_OFF
+from .values import DEEPEST, MOST, is_deep, packed, text_of, unpacked, value_of
 
 __all__ = ["Divergence", "Execution"]
 
 _log = logging.getLogger("everthink.codemode")
+
+
+LAST_WORDS = 1.0
+"""Seconds in which what is cut off may put things in order."""
 
 
 class Divergence(Exception):
@@ -88,6 +93,10 @@ class Execution:
         function = self.functions.get(name)
         if function is None:
             raise HostRefused(f"There is no {name}. There are: {', '.join(sorted(self.functions))}.")
+        if is_deep([args, kwargs]):
+            raise HostRefused(
+                f"The input of {name} is nested more than {DEEPEST} levels deep. Pass a flatter one."
+            )
         given = packed(function.input(args, kwargs))
         text = text_of(given)
         if len(text) > MOST:
@@ -290,14 +299,24 @@ class Execution:
 
     # --- its end
 
-    async def finish(self) -> None:
-        """Let come to its end what has begun, and wait until all of it is durable."""
+    async def finish(self, *, is_out_of_time: bool = False) -> None:
+        """Let come to its end what has begun, and wait until all of it is durable.
+
+        When the time is over nothing is waited for: what still runs is cut off, and nobody knows its end.
+        """
         self._is_closing = True
-        await self._bodies_end()
+        if not is_out_of_time:
+            await self._bodies_end()
         self.abandon()
+        if is_out_of_time and self._live:
+            await asyncio.wait(set(self._live), timeout=LAST_WORDS)
         for write in self._writes:
             await write
         self._writes.clear()
+        if is_out_of_time:
+            ended = queries.cut_off(self.id, outcome=text_of(CUT_OFF), now=self._clock.now_ms())
+            await self._store.apply([ended])
+            self.rows = {row.seq: row for row in await queries.calls_of(self._store, self.id)}
 
     async def _bodies_end(self) -> None:
         while self._bodies:

@@ -72,9 +72,11 @@ class Function:
 def identifier(name: str) -> str:
     """A name that Python and JavaScript take."""
     made = re.sub(r"[^A-Za-z0-9_$]", "", re.sub(r"[-.\s/:]", "_", name)).replace("$", "_")
-    if made[:1].isdigit():
-        made = f"_{made}"
-    return f"{made}_" if made in _RESERVED else made or "_"
+    if made[:1].isdigit() or made[:1] in ("_", ""):
+        made = f"tool_{made.lstrip('_')}".rstrip(
+            "_"
+        )  # what begins with _ cannot be reached in a module of Python
+    return f"{made}_" if made in _RESERVED else made
 
 
 def functions_of(module: str, tools: Iterable[Tool]) -> dict[str, Function]:

@@ -24,6 +24,7 @@ __all__ = [
     "begun",
     "calls_of",
     "closed",
+    "cut_off",
     "ended",
     "executions",
     "forgotten",
@@ -220,6 +221,15 @@ def settled(id: str, seq: int, *, state: CallState, settled: int | None, outcome
         "UPDATE execution_calls SET state = ?, settled = ?, outcome = ?, settled_at = ?"
         " WHERE agent = :agent AND execution = ? AND seq = ?",
         (state, settled, outcome, now, id, seq),
+    )
+
+
+def cut_off(id: str, *, outcome: str, now: int) -> Statement:
+    """The calls that still run are not waited for: nobody knows how they ended."""
+    return Statement(
+        "UPDATE execution_calls SET state = 'unknown', outcome = ?, settled_at = ?"
+        " WHERE agent = :agent AND execution = ? AND state = 'started'",
+        (outcome, now, id),
     )
 
 

@@ -9,27 +9,41 @@ long is closed by `expire`; an answer that comes later is told so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 from ..clock import Clock, moment_of
 from ..errors import InvalidSettings
 from ..journal.ledger import approval_of
 from ..sandbox.port import Sandbox
+from ..settings import shown
 from ..store.port import AgentStore, Statement
 from . import queries
 from .queries import CallState, ExecutionRow, ExecutionState
 from .values import text_of, value_of
 
-__all__ = ["EXPIRED", "KEPT", "REJECTED", "Executions", "Made", "Past", "Pending"]
+__all__ = ["CUT_OFF", "EXPIRED", "FORGOTTEN", "KEPT", "REJECTED", "Executions", "Made", "Past", "Pending"]
 
 KEPT = 50
 """So many that are over are kept of an agent."""
 EXPIRED = "Nobody answered in time, and the execution was closed. What it did before that stays done."
 GAVE_UP = "It did not come to an end, and was closed. What it did before that stays done."
 REJECTED = "A person said no, and the execution was closed. What it did before that stays done."
+
+CUT_OFF = (
+    "It still ran when its execution ended, and was cut off. It may or may not have taken effect: check"
+    " before you call it again."
+)
+FORGOTTEN = (
+    "The execution was deleted while it waited for a person, and its log with it. Nothing was run now;"
+    " what it did before that stays done. Look what is done, and write code for the rest."
+)
+LEFT = (
+    "The conversation went on without an answer, and the execution was closed. What it did before that stays"
+    " done."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +92,28 @@ class Pending:
 class Executions:
     """The executions of one agent."""
 
-    def __init__(self, store: AgentStore, clock: Clock, sandboxes: Any) -> None:
+    def __init__(
+        self,
+        store: AgentStore,
+        clock: Clock,
+        sandboxes: Any,
+        *,
+        is_settled: Callable[[str], Awaitable[bool]],
+    ) -> None:
         self.store, self.clock, self._sandboxes = store, clock, sandboxes
+        self._is_settled = is_settled
 
     @classmethod
     def of(cls, agent: Any) -> Executions:
         """Those of an agent that is in memory."""
-        return agent._executions()
+        own = None if isinstance(agent, type) else getattr(agent, "_executions", None)
+        if own is None:
+            raise InvalidSettings(
+                f"Executions.of() takes an agent that is in memory, not {shown(agent)}.",
+                next_step="Within the agent that is `self`; from outside, hold it:"
+                ' `async with app.agent(Shop, "one") as shop: Executions.of(shop)`.',
+            )
+        return own()
 
     def sandbox(self, language: str) -> Sandbox:
         """Where code of a language runs, for all agents of this process."""
@@ -94,13 +123,19 @@ class Executions:
         self, *, states: Sequence[ExecutionState] = (), tool: str | None = None, limit: int = 50
     ) -> list[Past]:
         """The latest ones, the newest first."""
-        await self._close_denied()
-        rows = await queries.executions(self.store, states=states, runtime=tool, limit=limit)
+        wanted = (states,) if isinstance(states, str) else tuple(states)
+        if unknown := [state for state in wanted if state not in get_args(ExecutionState)]:
+            raise InvalidSettings(
+                f"list(states=…) has no state {shown(unknown[0])}.",
+                next_step=f"The states are {', '.join(get_args(ExecutionState))}.",
+            )
+        await self._close_left()
+        rows = await queries.executions(self.store, states=wanted, runtime=tool, limit=max(0, limit))
         return [_past(row) for row in rows]
 
     async def get(self, id: str) -> Past | None:
         """One, with its calls."""
-        await self._close_denied()
+        await self._close_left()
         row = await queries.found(self.store, id)
         if row is None:
             return None
@@ -118,7 +153,7 @@ class Executions:
 
     async def pending(self, id: str | None = None) -> list[Pending]:
         """What people are asked, the newest execution first."""
-        await self._close_denied()
+        await self._close_left()
         found: list[Pending] = []
         for row in await queries.executions(self.store, states=("paused",), limit=1_000):
             if id is None or row.id == id:
@@ -129,18 +164,25 @@ class Executions:
                 ]
         return found
 
-    async def _close_denied(self) -> None:
-        """A no ends the call that asks, and its code with it: nobody runs that again to hear so."""
+    async def _close_left(self) -> None:
+        """Close what waits for an answer that cannot come: a no ends the call that asks, and so does a person
+        who writes something else. Nobody runs that code again to hear so."""
         for row in await queries.executions(self.store, states=("paused",), limit=1_000):
             asked = await approval_of(self.store, row.id, running="")
             if asked is not None and asked.state == "denied":
                 await self.store.apply(self.closing(row.id, "rejected", REJECTED))
+            elif asked is not None and asked.state == "open" and await self._is_settled(row.id):
+                await self.store.apply(self.closing(row.id, "rejected", LEFT))
 
     async def expire(self, *, max_age: float | timedelta = timedelta(hours=24)) -> list[str]:
         """Close what has waited or run for longer, and say which."""
-        seconds = max_age.total_seconds() if isinstance(max_age, timedelta) else float(max_age)
-        if not seconds >= 0:
-            raise InvalidSettings(f"expire(max_age={max_age!r}) is no time above zero.")
+        seconds: Any = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 1e12:
+            raise InvalidSettings(
+                f"expire(max_age={shown(max_age)}) is no time above zero.",
+                kept="Nothing was closed.",
+                next_step="Give seconds or a timedelta: expire(max_age=timedelta(hours=24)).",
+            )
         now = self.clock.now_ms()
         closed: list[str] = []
         for id, state in await queries.grown_old(self.store, now - int(seconds * 1000)):
@@ -152,7 +194,9 @@ class Executions:
         """What closes an execution that has no end of its own."""
         told = words or (EXPIRED if state == "rejected" else GAVE_UP)
         outcome = text_of({"status": "error", "executionId": id, "error": told})
-        return queries.closed(id, state, outcome=outcome, now=self.clock.now_ms())
+        now = self.clock.now_ms()
+        cut_off = queries.cut_off(id, outcome=text_of(CUT_OFF), now=now)
+        return [cut_off, *queries.closed(id, state, outcome=outcome, now=now)]
 
     async def delete(self, id: str) -> bool:
         """Forget an execution, with its log. One that waits is closed by it."""
@@ -163,7 +207,8 @@ class Executions:
 
     async def prune(self, keep: int = KEPT) -> int:
         """Forget all that are over but the newest. It happens by itself whenever one begins."""
-        ids = await queries.kept(self.store, keep)
+        await self._close_left()
+        ids = await queries.kept(self.store, max(0, keep))
         if ids:
             await self.store.apply(queries.pruned(ids))
         return len(ids)

@@ -13,35 +13,47 @@ from typing import Any, cast
 
 from ..sandbox.port import Stream
 from .queries import CallRow
-from .values import cut, value_of
+from .values import cut, is_deep, value_of
 
-__all__ = ["MODEL_BUDGET", "calls_of", "for_model", "lines_of"]
+__all__ = ["LISTED", "MODEL_BUDGET", "calls_of", "for_model", "lines_of"]
 
 MODEL_BUDGET = 24_000
 """Characters of a result that a model is shown, about 6,000 tokens."""
 SHOWN = 2_000
 """Characters of what a call was given, and of what it gave, that are kept in the conversation."""
+SHOWN_IN_ALL = 100_000
+"""Characters of all calls together there: a message that is too large for a row would be cut."""
+LISTED = 1_000
+"""So many calls are listed there; the others are counted."""
 LOGGED = 32_000
 """Characters of output there, the end of it."""
 
 
 def calls_of(rows: Iterable[CallRow]) -> list[dict[str, Any]]:
-    """The calls, in their order."""
-    return [_call(row) for row in sorted(rows, key=lambda row: row.seq)]
+    """The calls, in their order: with what they were given and gave while there is room, then their ends."""
+    ordered = sorted(rows, key=lambda row: row.seq)
+    shown: list[dict[str, Any]] = []
+    room = SHOWN_IN_ALL
+    for row in ordered[:LISTED]:
+        room -= min(len(row.input), SHOWN) + min(len(row.outcome or ""), SHOWN)
+        shown.append(_call(row, is_whole=room >= 0 or row.state == "pending"))
+    return shown
 
 
-def _call(row: CallRow) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "seq": row.seq + 1,
-        "name": row.tool,
-        "state": row.state,
-        "input": cut(value_of(row.input), SHOWN),
-    }
-    if row.outcome is not None:
-        shown["output" if row.state == "done" else "error"] = cut(value_of(row.outcome), SHOWN)
+def _call(row: CallRow, *, is_whole: bool) -> dict[str, Any]:
+    shown: dict[str, Any] = {"seq": row.seq + 1, "name": row.tool, "state": row.state}
+    if is_whole:
+        shown["input"] = _shown(row.input)
+    if is_whole and row.outcome is not None:
+        shown["output" if row.state == "done" else "error"] = _shown(row.outcome)
     if row.settled_at is not None:
         shown["ms"] = max(0, row.settled_at - row.began_at)
     return shown
+
+
+def _shown(text: str) -> Any:
+    value = value_of(text)
+    return cut(text if is_deep(value) else value, SHOWN)
 
 
 def lines_of(written: Sequence[tuple[Stream, str]]) -> list[str]:
@@ -76,6 +88,7 @@ def for_model(output: Any) -> Any:
         told["logs"] = cut("\n".join(cast("list[str]", told["logs"])), MODEL_BUDGET)
     calls = cast("list[dict[str, Any]]", told.get("calls", ()))
     named = [f"{one['seq']} {one['name']}: {one['state']}" for one in calls]
-    told["calls"] = named if len(named) <= 50 else [*named[:50], f"… and {len(named) - 50:,} more"]
+    count = len(named) + told.pop("callsLeftOut", 0)
+    told["calls"] = named if count <= 50 else [*named[:50], f"… and {count - 50:,} more"]
     told.pop("code", None)
     return told

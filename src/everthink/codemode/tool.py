@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib.util
+import inspect
 import logging
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from ..causes import is_superseded
 from ..errors import InvalidSettings, ToolDefinitionError, ToolError
 from ..file_tools.place import is_stored
 from ..monty.advice import LACKS
@@ -26,18 +28,20 @@ from ..settings import shown
 from ..tools.collect import as_tools
 from ..tools.context import ToolContext
 from ..tools.json_input import JsonInput
+from ..tools.output import jsonable
 from ..tools.question import Form, Question
 from ..tools.tool import Origin, Tool
 from ..turn.inner import Inner
 from . import queries
+from .advice import advised
 from .execution import Divergence, Execution
 from .functions import Function, functions_of, identifier
 from .queries import CallRow, ExecutionState
-from .runs import REJECTED, Executions
+from .runs import FORGOTTEN, REJECTED, Executions
 from .search import describe, search
-from .showing import calls_of, for_model, lines_of
+from .showing import LISTED, calls_of, for_model, lines_of
 from .state import state_tools
-from .values import MOST, cut, packed, text_of, value_of
+from .values import DEEPEST, MOST, cut, is_deep, packed, text_of, value_of
 
 __all__ = ["CODE", "CodeLanguage", "create_execute_tool", "is_installed"]
 
@@ -105,6 +109,8 @@ def create_execute_tool(
             f"create_execute_tool(language={shown(language)}).", next_step='Use "python" or "javascript".'
         )
     given = None if tools is None else as_tools(tools, "create_execute_tool()")
+    own = (*_OWN_MODULES, *(modules or {}))
+    _check_options(limits, sandbox, hints, transform_result, state=state, language=language, modules=own)
     bound = limits or Limits()
     options = _Options(
         given,
@@ -143,6 +149,12 @@ def create_execute_tool(
     )
 
 
+_TOO_DEEP = f"[the result is left out: it is nested more than {DEEPEST} levels deep; return a flatter one]"
+_NEXT: Mapping[str, str] = {
+    "timeout": "Look whether a loop ends, and do less in one piece of code.",
+    "memory": "Keep less at a time: write to a file what is done.",
+    "calls": "Do less in one piece of code, and look whether a loop ends.",
+}
 _NAMES: Mapping[str, str] = {"python": "Python", "javascript": "JavaScript"}
 _OWN_MODULES = ("tools", "state", "files", "codemode")
 
@@ -163,12 +175,62 @@ def _checked(modules: Mapping[str, Mapping[str, Tool]]) -> Mapping[str, Mapping[
     return {module: dict(tools) for module, tools in modules.items()}
 
 
+def _check_options(
+    limits: Any,
+    sandbox: Any,
+    hints: Any,
+    transform: Any,
+    *,
+    state: Any,
+    language: str,
+    modules: Sequence[str],
+) -> None:
+    if limits is not None and not isinstance(limits, Limits):
+        raise _no_option(
+            "limits", limits, "Import it from everthink.sandbox.port: Limits(cpu=10, calls=100)."
+        )
+    if sandbox is not None and not callable(getattr(sandbox, "run", None)):
+        raise _no_option("sandbox", sandbox, "Give an engine, such as MontySandbox(), or leave it out.")
+    if sandbox is not None and language not in sandbox.languages:
+        runs = ", ".join(sorted(sandbox.languages))
+        next_step = f"It runs {runs}. Give one that runs {language}, or leave it out."
+        raise InvalidSettings(
+            "The sandbox of create_execute_tool() does not run its language.", next_step=next_step
+        )
+    if not isinstance(state, bool):
+        raise _no_option("state", state, "Use True or False.")
+    if transform is not None and not callable(transform):
+        raise _no_option(
+            "transform_result", transform, "Give a function that takes a result and returns one."
+        )
+    if hints is not None and not isinstance(hints, Mapping):
+        raise _no_option("hints", hints, 'Use a line by module: hints={"tools": "amounts are in cents"}.')
+    for module in cast("Mapping[Any, Any]", hints or {}):
+        if module not in modules:
+            next_step = f"The modules are {', '.join(modules)}."
+            raise InvalidSettings(
+                f"create_execute_tool(hints=…) has no module {shown(module)}.", next_step=next_step
+            )
+
+
+def _no_option(name: str, value: Any, next_step: str) -> InvalidSettings:
+    return InvalidSettings(f"create_execute_tool({name}={shown(value)}).", next_step=next_step)
+
+
 async def _body(options: _Options, name: str, given: dict[str, Any], ctx: ToolContext) -> Any:
     executions = getattr(ctx.agent, "_executions", None)
     if executions is None or ctx.inner is None:
         raise ToolError("Code that calls tools is run by the model of an agent: offer it in get_tools().")
     run = _Run(options, name, _unfenced(str(given["code"])), ctx, ctx.inner, executions())
-    return await run.output()
+    try:
+        return await run.output()
+    except Question:
+        raise
+    except Exception as error:
+        if is_superseded(error):
+            raise  # another process goes on with it
+        await run.give_up()  # whatever failed is told as of any tool; nobody runs this code again
+        raise
 
 
 class _Run:
@@ -193,6 +255,9 @@ class _Run:
         row = await queries.found(self._store, self._id)
         if row is not None and row.state not in queries.OPEN:
             return value_of(row.outcome or "null")
+        if row is None and self._ctx.answer is not None:
+            # It has asked a person, so it has run: from its beginning it would do everything again.
+            return {"status": "error", "executionId": self._id, "error": FORGOTTEN, "calls": []}
         rows = [] if row is None else await queries.calls_of(self._store, self._id)
         if row is None:
             await self._executions.prune()
@@ -216,7 +281,11 @@ class _Run:
             await self._ctx.progress(self._shown(execution))
             raise _question(execution.pending)
         state: ExecutionState = "completed" if outcome.status == "done" else "error"
-        return await self._end(state, self._told(execution, outcome))
+        return await self._end(state, await self._told(execution, outcome))
+
+    async def give_up(self) -> None:
+        """Close it: it has failed in a way that is not the code's."""
+        await self._store.apply(self._executions.closing(self._id, "error"))
 
     async def _begin(self, now: int) -> queries.ExecutionRow:
         begun = queries.began(
@@ -265,7 +334,7 @@ class _Run:
         showing = asyncio.ensure_future(self._show(execution)) if self._ctx.show is not None else None
         try:
             outcome = await sandbox.run(job, execution)
-            await execution.finish()
+            await execution.finish(is_out_of_time=outcome.status == "timeout")
             return outcome
         except Divergence as error:
             await execution.finish()
@@ -280,31 +349,47 @@ class _Run:
                 showing.cancel()
                 await asyncio.wait([showing])
 
-    def _told(self, execution: Execution, outcome: Outcome) -> dict[str, Any]:
+    async def _told(self, execution: Execution, outcome: Outcome) -> dict[str, Any]:
         told: dict[str, Any] = {
             "status": "completed" if outcome.status == "done" else "error",
             "executionId": self._id,
         }
         if outcome.status == "done":
-            told["result"] = self._result(outcome.value)
+            told["result"] = await self._result(outcome.value)
         else:
-            told["error"] = outcome.error or "The code did not come to its end."
+            told["error"] = self._failure(outcome, has_called=bool(execution.rows))
         if lines := lines_of(execution.written):
             told["logs"] = lines
         if outcome.dropped_bytes:
             told["note"] = f"{outcome.dropped_bytes:,} bytes of its output are left out."
         told["calls"] = calls_of(execution.rows.values())
+        if (more := len(execution.rows) - LISTED) > 0:
+            told["callsLeftOut"] = more
         return told
 
-    def _result(self, value: Any) -> Any:
+    def _failure(self, outcome: Outcome, *, has_called: bool) -> str:
+        words = outcome.error or "The code did not come to its end."
+        if self._options.language == "javascript":
+            words = advised(words, self._code)
+        if outcome.status == "failed":
+            return words
+        kept = "The calls it made before that stay done." if has_called else "It had called nothing."
+        return f"{words} {kept} {_NEXT.get(outcome.status, '')}".rstrip()
+
+    async def _result(self, value: Any) -> Any:
+        if is_deep(value):
+            return _TOO_DEEP
         result = packed(value)
         if self._options.transform is not None:
             try:
-                result = self._options.transform(result)
+                changed = self._options.transform(result)
+                changed = await changed if inspect.isawaitable(changed) else changed
+                result = jsonable(changed, tool=self._name)
+                result = _TOO_DEEP if is_deep(result) else result
             except Exception:  # noqa: BLE001 - the result is there all the same
                 _log.exception("transform_result of %s failed; the result is given as it is", self._name)
-        if len(text_of(result)) > MOST:
-            return f"[the result is left out: it has more than {MOST:,} characters; write it to a file]"
+        if len(text_of(result).encode()) > MOST:
+            return f"[the result is left out: it has more than {MOST:,} bytes; write it to a file]"
         return result
 
     async def _end(self, state: ExecutionState, output: dict[str, Any]) -> Any:

@@ -12,10 +12,23 @@ from typing import Any, cast
 
 from ..messages import decode_json, encode_json
 
-__all__ = ["MOST", "binary", "cut", "data_of", "packed", "text_of", "unpacked", "value_of"]
+__all__ = [
+    "DEEPEST",
+    "MOST",
+    "binary",
+    "cut",
+    "data_of",
+    "is_deep",
+    "packed",
+    "text_of",
+    "unpacked",
+    "value_of",
+]
 
 MOST = 1_000_000
 """So many characters the input of a call, a result and the code itself may have."""
+DEEPEST = 90
+"""So many levels a value may be nested: a message has some of its own around it."""
 _BYTES = "__bytes__"
 
 
@@ -62,6 +75,22 @@ def unpacked(value: Any) -> Any:
             return [unpacked(one) for one in cast("list[Any]", value)]
         case _:
             return value
+
+
+def is_deep(value: Any) -> bool:
+    """True when a value is nested deeper than a message or a row can hold."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(cast("dict[str, Any]", value).values())
+    return list(cast("list[Any]", value)) if isinstance(value, list | tuple) else []
 
 
 def text_of(value: Any) -> str:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ..kinds import nearest
+
 __all__ = ["BUILTINS", "LACKS", "advised", "blocking"]
 
 LACKS = (
@@ -54,16 +56,33 @@ _CERTAIN = {
     "too-many-positional-arguments",
     "parameter-already-assigned",
 }
+_NO_ATTRIBUTE = re.compile(r"module '\w+' has no attribute")
+_MEMBER = re.compile(r"Module `(\w+)` has no member `(\w+)`")
 _LINE = re.compile(r"^[^:\n]+:(\d+):\d+: (?:error|warning)\[([a-z-]+)\] (.*)$", re.MULTILINE)
 _WAYS: tuple[tuple[str, str], ...] = (
     ("class inheritance", "Use plain classes or dicts, and raise ValueError or RuntimeError."),
     ("yield", "Build a list and return it."),
     ("generator", "Build a list and return it."),
-    ("`del`", "Assign None, or make a new dict or list without it: d.pop(key)."),
-    ("delete", "Assign None, or make a new dict or list without it: d.pop(key)."),
+    ("'del' statement", "Take it out: d.pop(key), items.pop(index). A variable needs no `del`."),
+    (
+        "`return` statement outside",
+        "The last expression is the result: write it as the last line, without `return`.",
+    ),
+    (
+        "gather() does not yet support",
+        "Catch in a function of your own: `async def safe(call)` that awaits it in try.",
+    ),
+    ("type object 'str' has no attribute", "Write a function in its place: key=lambda s: s.lower()."),
+    ("Name `const` used", "This runs Python, not JavaScript."),
+    ("Name `let` used", "This runs Python, not JavaScript."),
+    ("Name `await` used", "This runs Python, not JavaScript."),
+    ("Module `os` has no member", "There are no processes here: call a tool. Files: open(), pathlib."),
+    ("'exit' is not defined", "Code ends with its last line: use if, or a function that returns."),
+    ("'quit' is not defined", "Code ends with its last line: use if, or a function that returns."),
+    ("`sys` has no member", "Code ends with its last line: use if, or a function that returns."),
+    ("Name `input` used", "Nobody can type while code runs: ask the person in your answer."),
     ("async with", "Call the functions one by one, with try and finally where something must be ended."),
     ("create_task", "Use asyncio.gather(...) to run several calls at once."),
-    ("unused-awaitable", "Every call of a tool needs `await`."),
     ("CoroutineType", "Every call of a tool needs `await`: (await tools.name(...))['field']."),
     ("property", "Write a method and call it."),
     ("match statement", "Use if and elif."),
@@ -101,6 +120,8 @@ def advised(error: str, names: Mapping[str, str]) -> str:
     """An error with the way round it, and with what is there when a name is not."""
     told = [error.strip()]
     told += dict.fromkeys(way for sign, way in _WAYS if sign in error)
+    if near := _nearest(error, names):
+        told.append(f"Did you mean {near}?")
     if _is_undefined(error):
         told.append(f"There are: {', '.join(_there(names))}.")
     if "not yet support" in error or "unresolved-import" in error or "Cannot resolve imported" in error:
@@ -109,8 +130,13 @@ def advised(error: str, names: Mapping[str, str]) -> str:
 
 
 def _is_undefined(error: str) -> bool:
-    signs = ("used when not defined", "is not defined", "has no member", "has no attribute")
-    return any(sign in error for sign in signs)
+    signs = ("used when not defined", "is not defined", "has no member")
+    return any(sign in error for sign in signs) or _NO_ATTRIBUTE.search(error) is not None
+
+
+def _nearest(error: str, names: Mapping[str, str]) -> str | None:
+    found = _MEMBER.search(error)
+    return None if found is None else nearest(f"{found[1]}.{found[2]}", _there(names), like=0.75)
 
 
 def _there(names: Mapping[str, str]) -> list[str]:

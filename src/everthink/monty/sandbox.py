@@ -234,6 +234,9 @@ class _Run:
             match said:
                 case FunctionSnapshot() if said.is_os_function:
                     said = await self._answer_system(said)
+                case FunctionSnapshot() if said.function_name not in self._job.names:
+                    # A name that the checker of types knows, and the interpreter does not: exit().
+                    said = await self._raise(said, "NameError", f"name '{said.function_name}' is not defined")
                 case FunctionSnapshot():
                     self._ask(said)
                     said = await self._call(lambda s=said: s.resume({"future": ...}))

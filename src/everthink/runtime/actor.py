@@ -42,7 +42,7 @@ from ..mcp.own_server import Parts as McpParts
 from ..mcp.places import Network
 from ..mcp.servers import McpServers
 from ..mcp.shared import SharedServers
-from ..messages import bounded_json
+from ..messages import bounded_json, is_settled
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
@@ -315,7 +315,17 @@ class Actor:
     @property
     def executions(self) -> Executions:
         """What code of its model has done."""
-        return Executions(self.store, self.clock, self.sandboxes)
+        return Executions(self.store, self.clock, self.sandboxes, is_settled=self._is_settled)
+
+    async def _is_settled(self, call_id: str) -> bool:
+        """True when the conversation shows a call with its outcome."""
+        if self.chat is None:
+            return False
+        await self.chat.session.refresh()
+        holder = await self.chat.session.find_call(call_id)
+        return holder is not None and any(
+            part.get("toolCallId") == call_id and is_settled(part) for part in holder.parts
+        )
 
     # --- children
 
