@@ -109,7 +109,7 @@ def create_execute_tool(
             f"create_execute_tool(language={shown(language)}).", next_step='Use "python" or "javascript".'
         )
     given = None if tools is None else as_tools(tools, "create_execute_tool()")
-    own = (*_OWN_MODULES, *(modules or {}))
+    own = ("tools", "state", "codemode", *(modules or {}))
     _check_options(limits, sandbox, hints, transform_result, state=state, language=language, modules=own)
     bound = limits or Limits()
     options = _Options(
