@@ -25,11 +25,15 @@ PIECE = 64 * 1024
 FREE_NODES, BYTES_PER_NODE = 80_000, 13
 """More nodes than so many stand no closer than this: each may take 64 bytes in memory."""
 
-_OPEN, _NODES = b"{[", b"{[,:"
+_NODES = (b"{", b"[", b",", b":")
 _ALL = bytes(range(256))
 _BRACKETS_ONLY = bytes(set(_ALL) - set(b"{}[]"))
+_UNMARKED = bytes(set(_ALL) - set(b'{[\\"'))
 # The step that a bracket makes, in place of the bracket: 1 down, 255 up.
 _STEPS = bytes.maketrans(b"{[}]", b"\x01\x01\xff\xff")
+_PAIR_OF_STEPS, _ROUNDS = b"\x01\xff", 16
+# What neither bounds a value nor is part of a number: most of what people say.
+_IDLE = bytes(set(_ALL) - set(b'{}[],:"+-.eE0123456789'))
 
 
 def check(text: str | bytes, limits: Limits) -> str | None:
@@ -38,16 +42,17 @@ def check(text: str | bytes, limits: Limits) -> str | None:
         return f"is longer than {limits.frame_bytes} bytes"
     nodes = min(limits.frame_nodes, max(FREE_NODES, len(text) // BYTES_PER_NODE))
     # What stands in strings counts here as well: for most short texts even that is not much.
-    is_short = len(text) <= min(nodes, PIECE) and _count(text, _OPEN) <= limits.frame_depth
-    if is_short and len(text) + at_most(_encoded(text)) <= nodes:
-        return None
+    if len(text) <= min(nodes, PIECE):
+        data = _encoded(text)
+        if _opened(data) <= limits.frame_depth and len(text) + at_most(data) <= nodes:
+            return None
     return _exactly(text, nodes, limits.frame_depth)
 
 
-def _count(text: str | bytes, marks: bytes) -> int:
-    if isinstance(text, bytes):
-        return sum(text.count(mark) for mark in marks)
-    return sum(text.count(chr(mark)) for mark in marks)
+def _opened(data: bytes) -> int:
+    """How many brackets are opened, or more. One that a backslash follows before a quote is in a string."""
+    marks = data.translate(None, _UNMARKED)
+    return sum(marks.count(mark) - marks.count(mark + b"\\") for mark in (b"{", b"["))
 
 
 def _exactly(text: str | bytes, nodes: int, depth: int) -> str | None:
@@ -56,14 +61,14 @@ def _exactly(text: str | bytes, nodes: int, depth: int) -> str | None:
     numbers = Numbers()
     for outside, quotes in _outside_strings(text):
         strings += quotes
-        found += _count(outside, _NODES)
+        found += sum(outside.count(mark) for mark in _NODES)
         if found > nodes or strings > 2 * (nodes + 1):  # beside each string, but for one, stands a mark
             return too_many
         numbers.add(outside)
         if why := _too_much(numbers, nodes - found, nodes):
             return why
         steps = outside.translate(_STEPS, _BRACKETS_ONLY)
-        if level + steps.count(b"\x01") > depth:
+        if level + steps.count(b"\x01") > depth and _at_most_deep(steps) > depth - level:
             highest = max(accumulate((1 if step == 1 else -1 for step in steps), initial=level))
             if highest > depth:
                 return f"is nested deeper than {depth} levels"
@@ -72,6 +77,16 @@ def _exactly(text: str | bytes, nodes: int, depth: int) -> str | None:
             return None  # not JSON: the decoder will say so
     numbers.end()
     return _too_much(numbers, nodes - found, nodes)
+
+
+def _at_most_deep(steps: bytes) -> int:
+    """How many levels a piece goes down, or some more: pairs are taken out, the innermost first."""
+    for rounds in range(_ROUNDS):
+        left = steps.replace(_PAIR_OF_STEPS, b"")
+        if len(left) == len(steps):
+            return rounds + left.count(b"\x01")
+        steps = left
+    return _ROUNDS + steps.count(b"\x01")
 
 
 def _too_much(numbers: Numbers, room: int, nodes: int) -> str | None:
@@ -86,7 +101,7 @@ def _outside_strings(text: str | bytes) -> Iterator[tuple[bytes, int]]:
     """What stands outside strings, in pieces, each with the quotes that were between."""
     inside = 0
     for piece in _unescaped(text):
-        parts = piece.split(b'"')
+        parts = piece.translate(None, _IDLE).split(b'"')
         yield b"".join(parts[inside::2]), len(parts) - 1
         inside ^= len(parts) & 1 ^ 1
 

@@ -33,9 +33,10 @@ _OPEN_AT_MOST = 2 * LONGEST + 2
 def at_most(piece: bytes) -> float:
     """What the numbers in `piece`, also those in strings, count as besides: this or less."""
     shape = piece.translate(_AT_MOST)
-    if _TOO_LONG in shape:
+    long = shape.count(b"0" * _DIGITS)
+    if long and _TOO_LONG in shape:
         return inf
-    return FARTHEST * shape.count(b"e00") + LONG * shape.count(b"0" * _DIGITS)
+    return FARTHEST * shape.count(b"e00") + LONG * long
 
 
 class Numbers:
