@@ -333,7 +333,7 @@ async def test_code_whose_tool_has_gone_is_told_what_stays_done(coder: MakeCoder
 
 async def test_code_of_another_language_is_not_run(coder: MakeCoder, tmp_path: Path) -> None:
     agent = await changed_meanwhile(coder, tmp_path, options={"language": "javascript"})
-    assert "has run before as python" in (await agent.output())["error"]
+    assert "has run before as Python" in (await agent.output())["error"]
 
 
 async def test_code_whose_execute_has_gone_is_closed(coder: MakeCoder, tmp_path: Path) -> None:

@@ -134,9 +134,10 @@ def create_execute_tool(
 
 
 _NOTHING = "Nothing was run. "
+_KEPT = "What it did before stays done. Look what is done, and write code for the rest."
 _CHANGED = (
-    "The code has run before, and cannot go on: what it calls is not there any more, or takes something else now."
-    " What it did before stays done. Look what is done, and write code for the rest."
+    "The code has run before, and cannot go on: what it calls is not there any more, or takes something else"
+    f" now. {_KEPT}"
 )
 _TOO_DEEP = f"[the result is left out: it is nested more than {DEEPEST} levels deep; return a flatter one]"
 _NEXT: Mapping[str, str] = {
@@ -251,8 +252,8 @@ class _Run:
         return await self._end(state, await self._told(execution, outcome))
 
     def _in_another_language(self, row: queries.ExecutionRow, rows: Sequence[CallRow]) -> dict[str, Any]:
-        now = _NAMES[self._options.language]
-        words = f"The code has run before as {row.language}, and {self._name} runs {now} now. {_CHANGED}"
+        was, now = row.language, _NAMES[self._options.language]
+        words = f"The code has run before as {_NAMES[was]}, and {self._name} runs {now} now. {_KEPT}"
         return {"status": "error", "executionId": self._id, "error": words, "calls": calls_of(rows)}
 
     async def give_up(self) -> None:
@@ -344,9 +345,8 @@ class _Run:
         if self._options.language == "javascript":
             words = advised(words, self._code)
         if outcome.status == "failed":
-            return (
-                f"{_CHANGED}\n{words.removeprefix(_NOTHING)}" if has_called and _NOTHING in words else words
-            )
+            is_changed = has_called and words.startswith(_NOTHING)
+            return f"{_CHANGED}\n{words.removeprefix(_NOTHING)}" if is_changed else words
         kept = "The calls it made before that stay done." if has_called else "It had called nothing."
         return f"{words} {kept} {_NEXT.get(outcome.status, '')}".rstrip()
 
