@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -28,6 +29,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 async def pay(amount: int) -> int:
     """Pay."""
     return amount
+
+
+@tool
+async def double(n: int) -> int:
+    """Twice as much."""
+    return 2 * n
 
 
 async def test_many_large_calls_leave_room_for_the_message_that_shows_them(coder: MakeCoder) -> None:
@@ -296,3 +303,44 @@ async def test_a_tool_whose_name_begins_with_a_digit_can_be_called(coder: MakeCo
         return "printed"
 
     assert (await (await coder(build)).run("await tools.tool_3d_print()"))["result"] == "printed"
+
+
+async def changed_meanwhile(coder: MakeCoder, path: Any, **members: Any) -> Coder:
+    """An agent whose code waited for a person, and that is another one when somebody says yes."""
+    agent = await coder(double, pay, store=f"sqlite:///{path}/everthink.db")
+    await agent.run("await tools.double(n=1)\nawait tools.pay(amount=1)")
+    await agent.app.close()
+    later = await coder(double, store=f"sqlite:///{path}/everthink.db", **members)
+    later.model.add(says("Done."))
+    assert await later.answer(True)
+    await later.app.agent(later.cls).continue_last_turn()
+    return later
+
+
+async def test_code_whose_tool_has_gone_is_told_what_stays_done(coder: MakeCoder, tmp_path: Path) -> None:
+    agent = await changed_meanwhile(coder, tmp_path)
+    error = (await agent.output())["error"]
+    assert error.startswith("The code has run before")
+    assert "Nothing was run" not in error
+    [past] = await (await agent.executions()).list()
+    kept = await (await agent.executions()).get(past.id)
+    assert kept is not None
+    assert [(made.name, made.state) for made in kept.calls] == [
+        ("tools.double", "done"),
+        ("tools.pay", "denied"),
+    ]
+
+
+async def test_code_of_another_language_is_not_run(coder: MakeCoder, tmp_path: Path) -> None:
+    agent = await changed_meanwhile(coder, tmp_path, options={"language": "javascript"})
+    assert "has run before as Python" in (await agent.output())["error"]
+
+
+async def test_code_whose_execute_has_gone_is_closed(coder: MakeCoder, tmp_path: Path) -> None:
+    def get_tools(self: Any) -> Any:
+        return [double]
+
+    agent = await changed_meanwhile(coder, tmp_path, get_tools=get_tools)
+    assert (await agent.part())["state"] == "output-error"
+    assert await (await agent.executions()).pending() == []
+    assert [past.state for past in await (await agent.executions()).list()] == ["error"]

@@ -173,6 +173,8 @@ class Executions:
                 await self.store.apply(self.closing(row.id, "rejected", REJECTED))
             elif asked is not None and asked.state == "open" and await self._is_settled(row.id):
                 await self.store.apply(self.closing(row.id, "rejected", LEFT))
+            elif asked is not None and asked.state == "over" and await self._is_settled(row.id):
+                await self.store.apply(self.closing(row.id, "error"))  # its tool is not there any more
 
     async def expire(self, *, max_age: float | timedelta = timedelta(hours=24)) -> list[str]:
         """Close what has waited or run for longer, and say which."""

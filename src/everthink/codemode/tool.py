@@ -149,6 +149,12 @@ def create_execute_tool(
     )
 
 
+_NOTHING = "Nothing was run. "
+_KEPT = "What it did before stays done. Look what is done, and write code for the rest."
+_CHANGED = (
+    "The code has run before, and cannot go on: what it calls is not there any more, or takes something else"
+    f" now. {_KEPT}"
+)
 _TOO_DEEP = f"[the result is left out: it is nested more than {DEEPEST} levels deep; return a flatter one]"
 _NEXT: Mapping[str, str] = {
     "timeout": "Look whether a loop ends, and do less in one piece of code.",
@@ -267,6 +273,8 @@ class _Run:
             if isinstance(answered, dict):
                 return await self._end("rejected", answered)
             rows = await queries.calls_of(self._store, self._id)
+        if row.language != self._options.language:
+            return await self._end("error", self._in_another_language(row, rows))
         execution = Execution(
             self._id,
             store=self._store,
@@ -282,6 +290,11 @@ class _Run:
             raise _question(execution.pending)
         state: ExecutionState = "completed" if outcome.status == "done" else "error"
         return await self._end(state, await self._told(execution, outcome))
+
+    def _in_another_language(self, row: queries.ExecutionRow, rows: Sequence[CallRow]) -> dict[str, Any]:
+        was, now = row.language, _NAMES[self._options.language]
+        words = f"The code has run before as {_NAMES[was]}, and {self._name} runs {now} now. {_KEPT}"
+        return {"status": "error", "executionId": self._id, "error": words, "calls": calls_of(rows)}
 
     async def give_up(self) -> None:
         """Close it: it has failed in a way that is not the code's."""
@@ -372,7 +385,8 @@ class _Run:
         if self._options.language == "javascript":
             words = advised(words, self._code)
         if outcome.status == "failed":
-            return words
+            is_changed = has_called and words.startswith(_NOTHING)
+            return f"{_CHANGED}\n{words.removeprefix(_NOTHING)}" if is_changed else words
         kept = "The calls it made before that stay done." if has_called else "It had called nothing."
         return f"{words} {kept} {_NEXT.get(outcome.status, '')}".rstrip()
 
@@ -394,11 +408,11 @@ class _Run:
 
     async def _end(self, state: ExecutionState, output: dict[str, Any]) -> Any:
         now = self._clock.now_ms()
-        ended = queries.ended(self._id, state, outcome=text_of(output), now=now)
+        ended = queries.closed(self._id, state, outcome=text_of(output), now=now)
         if self._ctx.conclude is not None:
-            await self._ctx.conclude(output, [ended], None)
+            await self._ctx.conclude(output, ended, None)
         else:
-            await self._store.apply([ended])
+            await self._store.apply(ended)
         return output
 
     def _shown(self, execution: Execution) -> dict[str, Any]:
