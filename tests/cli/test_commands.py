@@ -291,10 +291,10 @@ def test_doctor_says_whether_a_browser_starts_here_and_why_not(
     broken = tmp_path / "broken-chromium"
     broken.write_text("#!/bin/sh\necho 'FATAL: nothing works' >&2\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr("everthink.browser.chromium.find_chromium", lambda: str(broken))
+    monkeypatch.setattr("everthink.engines.here.find_chromium", lambda: str(broken))
     found = row()
     assert (found["state"], "FATAL: nothing works" in found["found"]) == ("note", True)
-    monkeypatch.setattr("everthink.browser.chromium.find_chromium", lambda: None)
+    monkeypatch.setattr("everthink.engines.here.find_chromium", lambda: None)
     assert "no Chromium" in row()["found"]
 
 
@@ -319,6 +319,7 @@ def test_doctor_says_which_machine_works_here_and_what_the_others_lack(
     assert "Locked: This kernel has no Landlock." in row["found"]
 
 
+@pytest.mark.slow
 def test_doctor_names_keys_and_never_shows_them(run: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     shown = run.invoke(cli, ["doctor"])
