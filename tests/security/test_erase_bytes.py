@@ -9,6 +9,7 @@ import pytest
 
 from everthink import App
 from everthink.clock import SystemClock
+from everthink.codemode import queries as executions
 from everthink.journal.queries import segment
 from everthink.runtime.erasing import TABLES
 from everthink.store.port import AgentStore
@@ -32,6 +33,10 @@ async def test_no_byte_of_an_erased_agent_is_left(tmp_path: Path) -> None:
         files = Workspace().bind(store, clock=SystemClock())
         await files.write_file(f"/{SECRET}.txt", SECRET)
         await files.write_file(f"/{SECRET}.txt", f"again {SECRET}")
+        code = f"await tools.look_up(what={SECRET!r})"
+        call = executions.CallRow(0, "tools.look_up", f'"{SECRET}"', "done", outcome=f'"{SECRET}"')
+        begun = executions.began("x", runtime="execute", language="python", turn="t", code=code, now=1)
+        await store.apply([begun, executions.made("x", call)])
         await app.agent(Keeper, "bob").add_messages("hello")
         assert traces(tmp_path)["a.db-wal"] > 20
         missing = {table.name for table in TABLES} - set(await rows_of(app))

@@ -139,7 +139,7 @@ async def _process(
     arguments = ["-c", _PIPES, "everthink", executable, *flags, "about:blank"]
     with (
         leashed("/bin/sh", arguments, None) as (command, args),
-        logged(logging.getLogger("everthink.browser.chromium"), "chromium", said.append) as errors,
+        logged(log, "chromium", said.append) as errors,
     ):
         process = await asyncio.create_subprocess_exec(
             command,

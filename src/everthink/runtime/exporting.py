@@ -63,6 +63,8 @@ _KINDS = {
     "files": "file",
     "contents": "content",
     "file_changes": "file_change",
+    "executions": "execution",
+    "execution_calls": "execution_call",
 }
 _SECRET = {"mcp_servers": {"secrets"}}
 """Columns that let their reader in somewhere else. They are no words of anybody's, and no export has them."""
@@ -79,6 +81,8 @@ _JSON = {
     "messages": {"content"},
     "turns": {"input", "metadata", "stash"},
     "segments": {"chunks"},
+    "executions": {"outcome"},
+    "execution_calls": {"input", "outcome"},
     "calls": {"input", "answer"},
     "fibers": {"snapshot", "metadata"},
     "milestones": {"said"},
