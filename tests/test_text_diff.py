@@ -12,7 +12,7 @@ from everthink import text_diff
 
 def applied(before: str, difference: str) -> str:
     """What a unified diff makes of a text."""
-    lines, made, at = before.split("\n"), list[str](), 0
+    lines, made, at = before.split("\n") if before else [], list[str](), 0
     for line in difference.split("\n")[2:-1]:
         if line.startswith("@@"):
             start, length = (int(number) for number in line.split()[1][1:].split(","))
