@@ -197,7 +197,8 @@ async def test_pages_that_are_all_in_use_are_said_to_be() -> None:
 
 
 SERVER = """
-import asyncio, os, sys, tempfile
+import asyncio, os, signal, sys, tempfile
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
 tempfile.tempdir = sys.argv[2]
 from everthink.browser.browsers import Browsers, Where
 from everthink.guard.rules import Rules
