@@ -105,9 +105,13 @@ async def test_a_page_that_never_rests_is_left_and_others_go_on() -> None:
     async with web(pages) as site, hand(site, timeout=4) as browser:
         with contextlib.suppress(ToolError):
             await browser.call("open", url=f"{site.url}/busy")
-        with pytest.raises(ToolError, match=r"did not answer|The page is gone|No page is open"):
-            while True:  # until the page's loop begins
+
+        async def look_until_its_loop_begins() -> None:
+            while True:
                 await browser.call("snapshot")
+
+        with pytest.raises(ToolError, match=r"did not answer|The page is gone|No page is open"):
+            await look_until_its_loop_begins()
         assert (await browser.call("open", url=f"{site.url}/"))["title"] == "Fine"
 
 
