@@ -511,6 +511,27 @@ CALLS: dict[str, dict[str, Kind]] = {
             "on_change": Kind("a function", lambda value: callable(value) and not isinstance(value, type)),
         }
     ),
+    "runner": {
+        "timeout": above(0),
+        "network": YES_NO
+        | Kind("a list of hosts", _are_texts)
+        | Kind("a Rules", lambda value: _is_one_of(value, "Rules")),
+        "workspace": optional(words("none", "read", "read-write")),
+        "workspace_instance": optional(
+            Kind(
+                "a workspace: agent.workspace, or an object with its methods",
+                lambda value: not isinstance(value, type)
+                and all(hasattr(value, name) for name in ("read_file", "read_dir", "glob", "stat")),
+            )
+        ),
+        "machine": optional(
+            Kind("a machine, such as Bubblewrap()", lambda value: callable(getattr(value, "spawn", None)))
+        ),
+        "python": optional(SOME_TEXT),
+        "limits": optional(
+            Kind("Limits of a sandbox: Limits(memory=…)", lambda value: _is_one_of(value, "Limits"))
+        ),
+    },
     "MountedFiles": {
         "mounts": Kind(f"a dict of paths, each with {_PLACE.words}", _is_dict_of(_PLACE.fits)),
     },

@@ -110,7 +110,7 @@ class SkillInfo:
     license: str | None = None
     allowed_tools: str | None = None
     """A hint of the skill's author. It grants nothing, and forbids nothing."""
-    metadata: Mapping[str, Any] = _NOTHING
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     source_id: str | None = None
     version: str | None = None
 
