@@ -520,8 +520,10 @@ CALLS: dict[str, dict[str, Kind]] = {
         "workspace_instance": optional(
             Kind(
                 "a workspace: agent.workspace, or an object with its methods",
-                lambda value: not isinstance(value, type)
-                and all(hasattr(value, name) for name in ("read_file", "read_dir", "glob", "stat")),
+                lambda value: (
+                    not isinstance(value, type)
+                    and all(hasattr(value, name) for name in ("read_file", "read_dir", "glob", "stat"))
+                ),
             )
         ),
         "machine": optional(

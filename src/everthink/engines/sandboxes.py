@@ -2,6 +2,7 @@
 
 Directory --> Sandboxes --bash()--> the `bash` tool of every agent
                         --of(language)--> code that calls tools
+                        --machine()-----> scripts of skills
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..sandbox.port import Sandbox
 
 if TYPE_CHECKING:
+    from ..machines.sandbox import MachineSandbox
     from ..sandbox.bash import BashSandbox
 
 __all__ = ["Sandboxes"]
@@ -23,12 +25,17 @@ _ENGINES = {
 }
 
 
+AT_ROOT = ("input.json", "context.json", "skill", "output")
+"""What scripts of skills look for at the root."""
+
+
 class Sandboxes:
     """What runs code of models, for all agents of a process."""
 
     def __init__(self) -> None:
         self._bash: BashSandbox | None = None
         self._others: dict[str, Sandbox] = {}
+        self._machines: dict[str | None, MachineSandbox] = {}
 
     def bash(self) -> BashSandbox:
         """Where bash scripts run."""
@@ -45,11 +52,23 @@ class Sandboxes:
             self._others[language] = getattr(import_module(module, __package__), name)()
         return self._others[language]
 
+    async def machine(self, python: str | None = None) -> MachineSandbox:
+        """Where real processes run, with a Python: the strongest machine that this computer has. Raises
+        `CannotSpawn` where there is none, which is looked at again the next time."""
+        if python not in self._machines:
+            from ..machines.sandbox import MachineSandbox
+            from ..machines.strongest import strongest
+
+            made = MachineSandbox(await strongest(python=python, at_root=AT_ROOT))
+            self._machines.setdefault(python, made)
+        return self._machines[python]
+
     async def close(self) -> None:
         """End every process that was started."""
         bash, self._bash = self._bash, None
         if bash is not None:
             await bash.aclose()
-        others, self._others = self._others, {}
-        for sandbox in others.values():
+        others: list[Sandbox] = [*self._others.values(), *self._machines.values()]
+        self._others, self._machines = {}, {}
+        for sandbox in others:
             await sandbox.aclose()

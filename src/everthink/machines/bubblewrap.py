@@ -57,13 +57,16 @@ class Bubblewrap:
         read_only: Sequence[str] = (),
         user: int | None = None,
         command: str = "bwrap",
+        at_root: Sequence[str] = (),
     ) -> None:
         """`python` is this one, where `user` may read it; `read_only` are more paths that jobs see. A server
-        that is root runs jobs as nobody: root is exempt from the limit of processes."""
+        that is root runs jobs as nobody: root is exempt from the limit of processes. `at_root` are names in
+        the home of a job that are found at the root as well: `["skill"]` makes `~/skill` also `/skill`."""
         if user is None and os.geteuid() == 0:
             user = NOBODY
         self._named, self._read_only = python, tuple(read_only)
         self._user, self._command = user, command
+        self._at_root = tuple(at_root)
         self._python: Python | None = None
 
     async def check(self) -> str | None:
@@ -151,6 +154,8 @@ class Bubblewrap:
         ]
         argv += ["--size", str(2 * limits.tree_bytes + ROOM), "--tmpfs", HOME]
         argv += ["--size", str(limits.tree_bytes + ROOM), "--perms", "1777", "--tmpfs", SCRATCH]
+        for name in self._at_root:
+            argv += ["--symlink", f"{HOME}/{name}", f"/{name}"]
         argv += ["--remount-ro", "/"]
         argv += [
             "--setenv",

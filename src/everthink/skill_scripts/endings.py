@@ -14,20 +14,29 @@ from typing import Any
 from ..errors import ToolError
 from ..sandbox.port import Outcome, Stream
 
-__all__ = ["failure", "lines", "printed", "program"]
+__all__ = ["ENTRY", "failure", "lines", "printed", "program"]
 
+ENTRY = "skill-script.mjs"
+"""What stands before a script in JavaScript, in traces."""
 SHOWN = 4_000
 """Characters of what was printed that an error shows: the last ones."""
 
 
-def failure(language: str, outcome: Outcome, written: Sequence[tuple[Stream, str]], *, timeout: float) -> ToolError:
+def failure(
+    language: str, outcome: Outcome, written: Sequence[tuple[Stream, str]], *, timeout: float
+) -> ToolError:
     """Why a script has no result."""
     if outcome.status == "timeout":
         what = f"{language} script execution timed out: it had {timeout:g} seconds."
     else:
-        what = outcome.error or f"The {language} script ended as {outcome.status}."
+        what = _without_ours(outcome.error or f"The {language} script ended as {outcome.status}.")
     said = printed(written)
     return ToolError(f"{what}\nIt printed:\n{said}" if said else what)
+
+
+def _without_ours(words: str) -> str:
+    """A trace without the lines that stand before the script."""
+    return "\n".join(line for line in words.split("\n") if f"({ENTRY}:" not in line)
 
 
 def lines(written: Sequence[tuple[Stream, str]], dropped: int) -> list[str]:

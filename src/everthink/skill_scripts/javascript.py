@@ -15,7 +15,7 @@ from typing import Any
 from ..sandbox.port import Job, Limits, Sandbox
 from ..skills.values import ScriptRequest
 from .bridge import Bridge
-from .endings import failure, lines
+from .endings import ENTRY, failure, lines
 from .tree import OUTPUT, artifacts, described, mounted, with_room
 
 __all__ = ["run_javascript"]
@@ -29,7 +29,7 @@ async def run_javascript(
     job = Job(
         language="javascript",
         style="function",
-        path="skill-script.mjs",
+        path=ENTRY,
         source=_entry(),
         input={
             "input": request.input,

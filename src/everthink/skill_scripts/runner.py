@@ -16,21 +16,24 @@ from ..calling import awaited
 from ..engines.sandboxes import Sandboxes
 from ..errors import InvalidSettings, ToolError
 from ..guard.rules import Rules
-from ..machines.port import Machine
+from ..machines.port import CannotSpawn, Machine
 from ..machines.sandbox import MachineSandbox
 from ..sandbox.port import Limits
 from ..settings import check_call
 from ..skills.values import ScriptRequest
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
+from .bash import run_bash_script
 from .bridge import Bridge
 from .javascript import run_javascript
+from .python import MEMORY, needs_machine, run_in_machine, run_in_monty
+from .reading import read
 from .rights import Permission, Rights
 from .tree import check
 
 __all__ = ["Runner", "runner"]
 
-_LANGUAGES = {
+_LANGUAGES: dict[str, Literal["javascript", "python", "bash"]] = {
     "js": "javascript",
     "mjs": "javascript",
     "ts": "javascript",
@@ -117,14 +120,30 @@ class Runner:
                 next_step=f"Its name has to end in one of: {', '.join(_LANGUAGES)}.",
             )
         bridge = Bridge(self.rights, await self._tools(request), request.context)
-        sandboxes = self._sandboxes(request)
-        return await run_javascript(
-            request,
-            bridge,
-            sandboxes.of("javascript"),
-            self._bounds(),
-            has_network=self.rights.network is not None,
-        )
+        sandboxes, has_network = self._sandboxes(request), self.rights.network is not None
+        match language:
+            case "javascript":
+                engine = sandboxes.of("javascript")
+                return await run_javascript(request, bridge, engine, self._bounds(), has_network=has_network)
+            case "bash":
+                return await run_bash_script(request, bridge, sandboxes.bash(), self._bounds(), self.rights)
+            case "python":
+                return await self._run_python(request, bridge, sandboxes, has_network=has_network)
+
+    async def _run_python(
+        self, request: ScriptRequest, bridge: Bridge, sandboxes: Sandboxes, *, has_network: bool
+    ) -> Any:
+        found = read(request.path, request.source)
+        try:
+            machine = self._machine or await sandboxes.machine(self._python)
+        except CannotSpawn as problem:
+            if not found.has_run:
+                why = "it is a program, and real processes cannot be run here"
+                raise needs_machine(request.path, why, problem) from None
+            monty, bounds = sandboxes.of("python"), self._bounds()
+            return await run_in_monty(request, found, bridge, monty, bounds, has_network=has_network)
+        bounds = self._bounds(memory=MEMORY)
+        return await run_in_machine(request, found, bridge, machine, bounds, has_network=has_network)
 
     async def aclose(self) -> None:
         """End what it has started outside of an app. Within one, the app does."""
@@ -134,8 +153,8 @@ class Runner:
         if self._machine is not None:
             await self._machine.aclose()
 
-    def _bounds(self) -> Limits:
-        limits = self._limits or Limits()
+    def _bounds(self, **others: int) -> Limits:
+        limits = self._limits or Limits(**others)
         return replace(limits, wall=self._timeout, cpu=self._timeout)
 
     def _sandboxes(self, request: ScriptRequest) -> Sandboxes:

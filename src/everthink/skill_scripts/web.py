@@ -49,7 +49,9 @@ async def fetch(rules: Rules, url: str, options: Mapping[str, Any]) -> dict[str,
                         method, body = target.method, None
                     url = str(target.url)
         except httpx2.HTTPError as error:
-            raise ToolError(f"{on_one_line(url, 200)} was not opened: {on_one_line(str(error) or type(error).__name__)}.") from error
+            raise ToolError(
+                f"{on_one_line(url, 200)} was not opened: {on_one_line(str(error) or type(error).__name__)}."
+            ) from error
         except httpx2.InvalidURL as error:
             raise ToolError(f"{on_one_line(url, 200)} is no address.") from error
     raise ToolError(f"{on_one_line(url, 200)} leads on and on: more than {MOST_REDIRECTS} redirects.")
