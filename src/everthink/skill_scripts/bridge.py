@@ -97,7 +97,7 @@ class Bridge:
         if found is None:
             there = f" There are: {', '.join(sorted(self.tools))}." if self.tools else ""
             raise HostRefused(f"Tool not available: {on_one_line(name, 80)}.{there}")
-        given = {} if input is None else input
+        given: Any = {} if input is None else input
         self._calls += 1
         context = self._context
         call_id = f"{context.tool_call_id}/{self._calls}"
@@ -119,10 +119,8 @@ class Bridge:
                 )
             if context.inner is not None:
                 return await context.inner.run(found, call_id, given, begin=_begin)
-            value: Any = None
-            async for value in found.iterate(given, inside):
-                pass
-            return jsonable(value, tool=found.name)
+            values = [value async for value in found.iterate(given, inside)]
+            return jsonable(values[-1] if values else None, tool=found.name)
         except HostRefused:
             raise
         except Question:

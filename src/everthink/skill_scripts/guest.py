@@ -1,6 +1,6 @@
 """In a machine: stands before a script of a skill in Python, and makes for it what it finds there.
 
-    bridge (from the runner), the files below the home --run--> the script --> what it returns, or how it failed
+    bridge, and the files below the home --run--> the script --> what it returns, or how it failed
 
 Sent as a text: Python 3.8 or newer, the standard library, nothing of ours. Nothing in here protects anything;
 rights are asked for on the other side of `bridge.call`.
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    class bridge:  # noqa: N801 - a module that the machine makes
+    class bridge:
+        """A module that the machine makes."""
+
         @staticmethod
-        async def call(what: str, *given: object) -> Any: ...
+        async def call(what: str, *given: object) -> Any:
+            """Ask the other side."""
 
 
 PLACES = ("/input.json", "/context.json", "/skill", "/output")
@@ -54,7 +57,7 @@ def run(job: dict[str, Any]) -> Any:
         return {"value": _as_json(_called(scope["run"], job))} if job["has_run"] else {}
     except MemoryError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is said
         return {"failed": _told(error, path)}
 
 
@@ -167,10 +170,9 @@ def _move(home: str) -> None:
     """Let Python's own functions find them below the home. What is not Python has to look there itself."""
 
     def moved(path: Any) -> Any:
-        try:
-            text = os.fspath(path)
-        except TypeError:
-            return path
+        if not hasattr(path, "__fspath__") and not isinstance(path, (str, bytes)):
+            return path  # a descriptor
+        text = str(os.fspath(path)) if not isinstance(path, bytes) else path
         if isinstance(text, bytes):
             return os.fsencode(moved(os.fsdecode(text)))
         plain = os.path.normpath(text)

@@ -82,7 +82,7 @@ async def run_in_machine(
         limits=with_room(limits, files),
     )
     outcome = await sandbox.run(job, bridge)
-    said: dict[str, Any] = outcome.value if isinstance(outcome.value, dict) else {}
+    said: dict[str, Any] = outcome.value if _is_told(outcome.value) else {}
     if outcome.status != "done" or "failed" in said:
         error = said.get("failed", outcome.error)
         raise failure("Python", replace(outcome, error=error), bridge.written, timeout=limits.wall)
@@ -117,6 +117,10 @@ async def run_in_monty(
     if outcome.status != "done":
         raise failure("Python", _with_way_out(outcome), bridge.written, timeout=limits.wall)
     return _wrapped(outcome.value, artifacts(dict(outcome.changed)))
+
+
+def _is_told(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def _wrapped(value: Any, files: list[dict[str, str]]) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ..errors import AgentError, ToolError
+from ..errors import ToolError
 from ..guard.rules import Rules
 from ..words import said as on_one_line
 
@@ -42,7 +42,7 @@ async def fetch(rules: Rules, url: str, options: Mapping[str, Any]) -> dict[str,
                     target = answer.next_request
                     if target is None:
                         return await _told(answer, url)
-                    if target.url.host != answer.url.host:
+                    if _origin(target.url) != _origin(answer.url):
                         headers.pop("authorization", None)
                         headers.pop("cookie", None)
                     if target.method != method:
@@ -55,6 +55,10 @@ async def fetch(rules: Rules, url: str, options: Mapping[str, Any]) -> dict[str,
         except httpx2.InvalidURL as error:
             raise ToolError(f"{on_one_line(url, 200)} is no address.") from error
     raise ToolError(f"{on_one_line(url, 200)} leads on and on: more than {MOST_REDIRECTS} redirects.")
+
+
+def _origin(url: Any) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 async def _told(answer: Any, url: str) -> dict[str, Any]:
@@ -80,11 +84,14 @@ def _read(options: Any) -> tuple[str, dict[str, str], bytes | None]:
     method = str(given.get("method") or "GET").upper()
     if method not in _METHODS:
         raise ToolError(f"{on_one_line(method, 40)!r} is no method: {', '.join(sorted(_METHODS))}.")
-    headers: dict[str, str] = {}
-    for name, value in dict(given.get("headers") or {}).items():
-        if name.lower() in _OWN_HEADERS:
-            raise AgentError(f"The header {on_one_line(name, 40)!r} is not a script's to set.")
-        headers[name.lower()] = str(value)
+    found: Any = given.get("headers") or {}
+    if not isinstance(found, Mapping):
+        raise ToolError("headers are an object of names and texts.")
+    headers = {"accept-encoding": "identity"}
+    for name, value in cast("Mapping[Any, Any]", found).items():
+        if str(name).lower() in _OWN_HEADERS:
+            raise ToolError(f"The header {on_one_line(name, 40)!r} is not a script's to set.")
+        headers[str(name).lower()] = str(value)
     body = given.get("body")
     if body is not None and not isinstance(body, str):
         raise ToolError("body is a text; objects are written as JSON first.")
