@@ -15,7 +15,7 @@ from everthink.skill_scripts.runner import Runner, runner
 from everthink.skills.values import Resource, ScriptRequest, Skill
 from everthink.workspace import MemoryFiles, Workspace
 
-__all__ = ["SKILL", "add", "asset", "files", "refusal", "request", "ran", "script", "text"]
+__all__ = ["SKILL", "add", "asset", "files", "ran", "refusal", "request", "script", "text"]
 
 SKILL = Skill(
     "release-notes",

@@ -1,5 +1,7 @@
 """Scripts in bash: run as a file, with what was granted as commands."""
 
+# ruff: noqa: E501 - programs stand as they are
+
 from __future__ import annotations
 
 from dataclasses import replace

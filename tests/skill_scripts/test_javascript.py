@@ -1,5 +1,7 @@
 """Scripts in JavaScript and TypeScript: a default export that is called with an input and `ctx`."""
 
+# ruff: noqa: E501 - programs stand as they are
+
 from __future__ import annotations
 
 from typing import Any

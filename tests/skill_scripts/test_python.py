@@ -1,5 +1,7 @@
 """Scripts in Python, in each machine of this computer: functions and programs."""
 
+# ruff: noqa: E501 - programs stand as they are
+
 from __future__ import annotations
 
 from typing import Any
