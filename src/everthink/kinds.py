@@ -232,6 +232,20 @@ OUTPUT = Kind(
 )
 
 
+def _has(value: Any, *methods: str) -> bool:
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
+
+
+def _is_skill_source(value: Any) -> bool:
+    return _has(value, "list", "load") and isinstance(getattr(value, "id", None), str)
+
+
+SKILLS = Kind(
+    'a source of skills or a list of them: [skills.from_directory("skills", beside=__file__)]',
+    lambda value: _is_skill_source(value) or (_is_many(value) and all(map(_is_skill_source, value))),
+)
+
+
 INSTANT = Kind("an aware datetime", lambda value: isinstance(value, datetime))
 AWARE = Kind(
     "an aware datetime: one with a tzinfo",
@@ -337,6 +351,10 @@ KINDS: dict[str, dict[str, Kind]] = {
         ),
         "include_workspace_tools": YES_NO,
         "workspace_bash": YES_NO | made_of("BashOptions"),
+        "skills": SKILLS,
+        "skill_script_runner": optional(
+            Kind("an object with a method run(request): skills.runner(…)", lambda value: _has(value, "run"))
+        ),
         "include_mcp_tools": YES_NO,
         "wait_for_mcp_connections": YES_NO | SECONDS,
         "default_timezone": optional(ZONE),

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..words import said
+
 if TYPE_CHECKING:
     from ..tools.context import ToolContext
 
 __all__ = [
+    "LONGEST_DESCRIPTION",
     "SCRIPTS",
     "SKILL_FILE",
     "Diagnostic",
@@ -39,16 +42,24 @@ SKILL_FILE = "SKILL.md"
 SCRIPTS = "scripts/"
 """The folder below which a skill's scripts are."""
 
+LONGEST_DESCRIPTION = 1_024
+"""Characters of a description that a catalogue shows: what the format allows."""
+
 Kind = Literal["reference", "script", "asset", "file"]
 Encoding = Literal["text", "base64"]
 Level = Literal["note", "warning", "error"]
-"""An error keeps a skill or a source out; a warning leaves something of it out; a note changes nothing."""
+"""An error keeps a skill or a source out; a warning is about what other clients may refuse, or what is left
+out; a note changes nothing."""
 
 _KINDS: Mapping[str, Kind] = {"references": "reference", "scripts": "script", "assets": "asset"}
-_TEXT = frozenset(
-    "bash bat c cfg conf cpp css csv go h html ini java js json jsonc jsonl jsx kt lua md mdx mjs php ps1 py"
-    " r rb rs rst sh sql svg swift tex toml ts tsv tsx txt xml xsd yaml yml zsh".split()
-)
+# fmt: off
+_TEXT = frozenset([
+    "bash", "bat", "c", "cfg", "conf", "cpp", "css", "csv", "go", "h", "html", "ini", "java", "js",
+    "json", "jsonc", "jsonl", "jsx", "kt", "lua", "md", "mdx", "mjs", "php", "ps1", "py", "r", "rb",
+    "rs", "rst", "sh", "sql", "svg", "swift", "tex", "toml", "ts", "tsv", "tsx", "txt", "xml",
+    "xsd", "yaml", "yml", "zsh",
+])
+# fmt: on
 """Endings of names whose files are texts. A file that turns out to be none travels as base64 all the same."""
 _MEDIA_TYPES: Mapping[str, str] = {
     "bash": "application/x-sh",
@@ -78,6 +89,10 @@ _MEDIA_TYPES: Mapping[str, str] = {
     "yml": "application/yaml",
 }
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[str, Any]:
+    return _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +125,7 @@ class SkillInfo:
     license: str | None = None
     allowed_tools: str | None = None
     """A hint of the skill's author. It grants nothing, and forbids nothing."""
-    metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    metadata: Mapping[str, Any] = field(default_factory=_nothing)
     source_id: str | None = None
     version: str | None = None
 
@@ -136,6 +151,12 @@ class Diagnostic:
     what: str
     next_step: str = ""
     source_id: str | None = None
+
+    def __post_init__(self) -> None:
+        # Names of files may hold anything; these words are shown, stored and sent.
+        for name in ("skill", "what"):
+            if (text := getattr(self, name)) is not None:
+                object.__setattr__(self, name, said(text))
 
     def __str__(self) -> str:
         about = f"Skill {self.skill!r}: " if self.skill is not None else ""
