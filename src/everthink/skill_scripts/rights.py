@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from ..errors import InvalidSettings
 from ..guard.rules import Rules
+from ..tools.tool import Tool
 
-__all__ = ["Permission", "Rights", "rules_of"]
+__all__ = ["Permission", "Rights", "check_tools", "is_factory", "rules_of"]
 
 Permission = Literal["none", "read", "read-write"]
 
@@ -57,6 +58,22 @@ class Rights:
         """What becomes of a call that a crash cut off: a script that could change nothing is run again."""
         is_harmless = self.tools is None and self.network is None and not self.may_write
         return "rerun" if is_harmless else "report"
+
+
+def is_factory(tools: Any) -> bool:
+    """True for a function that gives the tools of each run."""
+    return callable(tools) and not isinstance(tools, Tool)
+
+
+def check_tools(tools: dict[str, Tool]) -> dict[str, Tool]:
+    """The same tools, if a script can call all of them."""
+    for tool in tools.values():
+        if not tool.has_body:
+            raise InvalidSettings(
+                f"runner(tools=…): {tool.name!r} runs in the browser, which a script cannot reach.",
+                next_step="Give scripts tools that run on the server.",
+            )
+    return tools
 
 
 def rules_of(network: bool | Rules | Iterable[str]) -> Rules | None:

@@ -1,47 +1,30 @@
 """`skills.runner(...)`: runs the scripts of skills, each in the sandbox of its language.
 
-    the tool run_skill_script --ScriptRequest--> Runner --check--> a Bridge, a sandbox --> the result
+    the tool run_skill_script --ScriptRequest--> Runner --running.py--> the result
 
-Nothing runs before all paths of the request are checked. A script has what the runner was given, and nothing
-of the turn that it serves; cancelled with it, it is killed.
+A script has what the runner was given, and nothing of the turn that it serves; cancelled with it, it is
+killed. What runs scripts is loaded with the first of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
 
-from ..calling import awaited
-from ..engines.sandboxes import Sandboxes
-from ..errors import InvalidSettings, ToolError
+from ..errors import InvalidSettings
 from ..guard.rules import Rules
-from ..machines.port import CannotSpawn, Machine
-from ..machines.sandbox import MachineSandbox
-from ..sandbox.port import Limits
 from ..settings import check_call
-from ..skills.values import ScriptRequest
 from ..tools.collect import as_tools
-from ..tools.tool import Tool
-from .bash import run_bash_script
-from .bridge import Bridge
-from .javascript import run_javascript
-from .python import MEMORY, needs_machine, run_in_machine, run_in_monty
-from .reading import read
-from .rights import Permission, Rights
-from .tree import check
+from .rights import Permission, Rights, check_tools, is_factory
+
+if TYPE_CHECKING:
+    from ..engines.sandboxes import Sandboxes
+    from ..machines.port import Machine
+    from ..machines.sandbox import MachineSandbox
+    from ..sandbox.port import Limits
+    from ..skills.values import ScriptRequest
 
 __all__ = ["Runner", "runner"]
-
-_LANGUAGES: dict[str, Literal["javascript", "python", "bash"]] = {
-    "js": "javascript",
-    "mjs": "javascript",
-    "ts": "javascript",
-    "tsx": "javascript",
-    "py": "python",
-    "sh": "bash",
-    "bash": "bash",
-}
 
 
 def runner(
@@ -81,8 +64,8 @@ def runner(
             next_step="Name it there: machine=Bubblewrap(python=…).",
         )
     rights = Rights.of(workspace=workspace, files=workspace_instance, network=network, tools=tools)
-    if not _is_factory(tools):
-        _checked(as_tools(tools, "runner(tools=…)"))
+    if not is_factory(tools):
+        check_tools(as_tools(tools, "runner(tools=…)"))
     return Runner(rights, timeout=timeout, machine=machine, python=python, limits=limits)
 
 
@@ -101,7 +84,8 @@ class Runner:
         self.rights = rights
         """What its scripts may do."""
         self._timeout, self._python, self._limits = timeout, python, limits
-        self._machine = None if machine is None else MachineSandbox(machine)
+        self._named = machine
+        self._machine: MachineSandbox | None = None
         self._own: Sandboxes | None = None
 
     @property
@@ -111,54 +95,30 @@ class Runner:
 
     async def run(self, request: ScriptRequest) -> Any:
         """Run a script and return its result. Raises `ToolError` with words for the model."""
-        check(request)
-        language = _LANGUAGES.get(request.path.rpartition(".")[2].lower())
-        if language is None:
-            raise ToolError(
-                f"{request.path} is in no language that is run here.",
-                kept="Nothing was run.",
-                next_step=f"Its name has to end in one of: {', '.join(_LANGUAGES)}.",
-            )
-        bridge = Bridge(self.rights, await self._tools(request), request.context)
-        sandboxes, has_network = self._sandboxes(request), self.rights.network is not None
-        match language:
-            case "javascript":
-                engine = sandboxes.of("javascript")
-                return await run_javascript(request, bridge, engine, self._bounds(), has_network=has_network)
-            case "bash":
-                return await run_bash_script(request, bridge, sandboxes.bash(), self._bounds(), self.rights)
-            case "python":
-                return await self._run_python(request, bridge, sandboxes, has_network=has_network)
+        from .running import Engines, run_script
 
-    async def _run_python(
-        self, request: ScriptRequest, bridge: Bridge, sandboxes: Sandboxes, *, has_network: bool
-    ) -> Any:
-        found = read(request.path, request.source)
-        try:
-            machine = self._machine or await sandboxes.machine(self._python)
-        except CannotSpawn as problem:
-            if not found.has_run:
-                why = "it is a program, and real processes cannot be run here"
-                raise needs_machine(request.path, why, problem) from None
-            monty, bounds = sandboxes.of("python"), self._bounds()
-            return await run_in_monty(request, found, bridge, monty, bounds, has_network=has_network)
-        bounds = self._bounds(memory=MEMORY)
-        return await run_in_machine(request, found, bridge, machine, bounds, has_network=has_network)
+        engines = Engines(
+            sandboxes=self._sandboxes(request),
+            machine=self._own_machine(),
+            python=self._python,
+            timeout=self._timeout,
+            limits=self._limits,
+        )
+        return await run_script(request, self.rights, engines)
 
     async def aclose(self) -> None:
         """End what it has started outside of an app. Within one, the app does."""
         own, self._own = self._own, None
         if own is not None:
             await own.close()
-        if self._machine is not None:
-            await self._machine.aclose()
-
-    def _bounds(self, **others: int) -> Limits:
-        limits = self._limits or Limits(**others)
-        return replace(limits, wall=self._timeout, cpu=self._timeout)
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            await machine.aclose()
 
     def _sandboxes(self, request: ScriptRequest) -> Sandboxes:
         """Those of the app whose agent asks; outside of one, its own."""
+        from ..engines.sandboxes import Sandboxes
+
         agent = None if request.context is None else request.context.agent
         shared = getattr(agent, "_sandboxes", None)
         if shared is not None:
@@ -167,24 +127,9 @@ class Runner:
             self._own = Sandboxes()
         return self._own
 
-    async def _tools(self, request: ScriptRequest) -> dict[str, Tool]:
-        tools = self.rights.tools
-        if _is_factory(tools):
-            tools = await awaited(tools())
-        agent = None if request.context is None else request.context.agent
-        found = _checked(as_tools(tools, "runner(tools=…)"))
-        return {name: tool if agent is None else tool.bind(agent) for name, tool in found.items()}
+    def _own_machine(self) -> MachineSandbox | None:
+        from ..machines.sandbox import MachineSandbox
 
-
-def _is_factory(tools: Any) -> bool:
-    return callable(tools) and not isinstance(tools, Tool | Mapping)
-
-
-def _checked(tools: dict[str, Tool]) -> dict[str, Tool]:
-    for tool in tools.values():
-        if not tool.has_body:
-            raise InvalidSettings(
-                f"runner(tools=…): {tool.name!r} runs in the browser, which a script cannot reach.",
-                next_step="Give scripts tools that run on the server.",
-            )
-    return tools
+        if self._machine is None and self._named is not None:
+            self._machine = MachineSandbox(self._named)
+        return self._machine

@@ -4,6 +4,7 @@ from everthink import skills
 """
 
 from ..facades import help_from
+from ..skill_scripts.runner import Runner, runner
 from .directory import from_directory
 from .port import ScriptRunner, SkillSource
 from .registry import SkillRegistry
@@ -15,6 +16,7 @@ __all__ = [
     "Diagnostic",
     "Resource",
     "ResourceInfo",
+    "Runner",
     "ScriptRequest",
     "ScriptRunner",
     "Skill",
@@ -22,6 +24,7 @@ __all__ = [
     "SkillRegistry",
     "SkillSource",
     "from_directory",
+    "runner",
 ]
 
 help_from(__name__)

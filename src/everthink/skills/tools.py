@@ -97,8 +97,13 @@ def _run(registry: SkillRegistry, names: list[str]) -> Tool:
         },
         ["name", "path"],
         execute,
-        on_interrupt="report",
+        on_interrupt=_when_cut_off(registry.runner),
     )
+
+
+def _when_cut_off(runner: Any) -> Any:
+    """A runner says whether its scripts can change anything. One that does not say so may."""
+    return "rerun" if getattr(runner, "on_interrupt", "report") == "rerun" else "report"
 
 
 def _tool(
