@@ -1,4 +1,4 @@
-"""The bridge of a run asks for every right by itself: names that were forged bring a refusal, and nothing else."""
+"""The bridge of a run asks for every right by itself: forged names bring a refusal, and nothing else."""
 
 from __future__ import annotations
 
