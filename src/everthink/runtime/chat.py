@@ -65,7 +65,7 @@ from ..session.sessions import Parts as SessionsParts
 from ..session.summary import model_summarizer
 from ..session.tree import Plan
 from ..settings import check_call
-from ..skills.wiring import AgentSkills
+from ..skills.wiring import TRUSTED, AgentSkills
 from ..store.port import Statement
 from ..tools.collect import ToolSource, client_tools_from, tools_of
 from ..tools.tool import Tool
@@ -178,7 +178,7 @@ class Chat:
         self.submissions = Submissions(self.host, self.door, self.browser)
         self.continuations = Continuations(self.host, self.door, self.browser)
         self.programmatic = Programmatic(self.host, self.door, self.browser, self.answers, self.submissions)
-        self.skills = AgentSkills(parts.hooks)
+        self.skills = AgentSkills(parts.hooks, parts.store, parts.save_value)
         self.cleaning = Cleaning(parts.store, parts.background)
         self._sweeping: Sweeping | None = None
         self.config: Any = None
@@ -210,7 +210,7 @@ class Chat:
     async def load(self, kept: KeptValues) -> None:
         """Read the conversation. Before the agent's own start code, which may send turns already."""
         await self.door.load(kept.get(MARK, int))
-        await self.attempt("skills", self.skills.start())
+        await self.attempt("skills", self.skills.start(kept.get(TRUSTED, dict[str, str])))
         self._adopt(await self.make_session(kept.get("session", str) or MAIN))
         self._warn_of_two_prompts()
         await self.attempt("transcript-hydration", self._hydrate())

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..clock import Clock, SystemClock
 from ..context.blocks import catalogue_line
 from ..errors import InvalidSettings, is_for_people
 from ..settings import shown
@@ -30,6 +31,9 @@ log = logging.getLogger("everthink.skills")
 PATIENCE = 10.0
 """Seconds that a source may take to look; then it counts as failed for this time."""
 
+LONG, REST = 1.0, 60.0
+"""A failure that took longer than the first is not repeated before the second has passed, in seconds."""
+
 PREAMBLE = (
     "These skills hold instructions for certain tasks. When a task matches the description of one, activate"
     " it by its name with activate_skill before you begin:"
@@ -44,10 +48,12 @@ class SourceState:
 
     source: SkillSource
     skills: Sequence[SkillInfo] = ()
-    error: str | None = None
+    problem: Diagnostic | None = None
     """Why the last look failed."""
     was_listed: bool = False
     fingerprint: str = ""
+    rests_until: float = 0.0
+    """Not asked again before: its last failure took long, and every turn would wait for the next one."""
     names: list[str] = field(default_factory=list[str])
     """The skills that are its own: no earlier source has them."""
 
@@ -105,8 +111,13 @@ class SkillRegistry:
     """
 
     def __init__(
-        self, sources: SkillSource | Iterable[SkillSource], runner: ScriptRunner | None = None
+        self,
+        sources: SkillSource | Iterable[SkillSource],
+        runner: ScriptRunner | None = None,
+        *,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock or SystemClock()
         self._states = [SourceState(one) for one in as_sources(sources, "SkillRegistry()")]
         _check_ids(self._states)
         self.runner = as_runner(runner, "SkillRegistry()")
@@ -162,30 +173,48 @@ class SkillRegistry:
     async def load(self) -> None:
         """Ask every source for its skills."""
         async with self._busy:
-            await self._listed([])
+            await self._listed([None] * len(self._states))
 
     async def refresh(self) -> None:
         """Let every source look again, and ask them all."""
         async with self._busy:
-            failed = [
-                one
-                for one in await asyncio.gather(*(self._refreshed(state) for state in self._states))
-                if one is not None
-            ]
-            await self._listed(failed)
+            await self._listed(
+                await asyncio.gather(*(self._asked(state, self._refreshed) for state in self._states))
+            )
 
-    async def _refreshed(self, state: SourceState) -> Diagnostic | None:
+    async def _asked(
+        self, state: SourceState, ask: Callable[[SourceState], Awaitable[None]]
+    ) -> Diagnostic | None:
+        """Ask a source something, within bounds. What goes wrong is noted with it."""
+        began = self._clock.monotonic()
+        if began < state.rests_until:
+            return state.problem
         try:
             async with asyncio.timeout(PATIENCE):
-                await state.source.refresh()
+                await ask(state)
+            state.problem = None
         except Exception as error:  # noqa: BLE001 - a source of others must not end a turn
-            return _failed(state, "looked at again", error)
-        return None
+            state.problem = _failed(state, error)
+            now = self._clock.monotonic()
+            if now - began > LONG or isinstance(error, TimeoutError):
+                state.rests_until = now + REST
+        return state.problem
 
-    async def _listed(self, failed: Sequence[Diagnostic]) -> None:
-        found = list[Diagnostic]()
-        for problem in await asyncio.gather(*(self._list(state) for state in self._states)):
-            found += [] if problem is None else [problem]
+    async def _refreshed(self, state: SourceState) -> None:
+        await state.source.refresh()
+
+    async def _list(self, state: SourceState) -> None:
+        skills = tuple(await state.source.list())
+        if (strange := next((one for one in skills if not _is_info(one)), None)) is not None:
+            raise TypeError(f"it listed {shown(strange)}, which is no SkillInfo")
+        fingerprint = str(state.source.fingerprint)
+        state.skills, state.fingerprint, state.was_listed = skills, fingerprint, True
+
+    async def _listed(self, problems: Sequence[Diagnostic | None]) -> None:
+        """Ask those that did not just fail for their skills, and put all of them together."""
+        waiting = [state for state, problem in zip(self._states, problems, strict=True) if problem is None]
+        await asyncio.gather(*(self._asked(state, self._list) for state in waiting))
+        found = [state.problem for state in self._states if state.problem is not None]
         owners, infos = dict[str, SourceState](), dict[str, SkillInfo]()
         for state in self._states:
             state.names = []
@@ -197,24 +226,7 @@ class SkillRegistry:
                     continue
                 owners[info.name], infos[info.name] = state, info
                 state.names.append(info.name)
-        known = {(one.source_id, one.what) for one in found}
-        found += [one for one in failed if (one.source_id, one.what) not in known]
         self._owners, self._infos, self._diagnostics = owners, infos, found
-
-    async def _list(self, state: SourceState) -> Diagnostic | None:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                skills = tuple(await state.source.list())
-            if (strange := next((one for one in skills if not _is_info(one)), None)) is not None:
-                raise TypeError(f"it listed {shown(strange)}, which is no SkillInfo")
-            fingerprint = str(state.source.fingerprint)
-        except Exception as error:  # noqa: BLE001 - a source of others must not end a turn
-            problem = _failed(state, "read", error)
-            state.error = problem.what
-            return problem
-        state.skills, state.fingerprint = skills, fingerprint
-        state.error, state.was_listed = None, True
-        return None
 
     # --- using
 
@@ -274,7 +286,7 @@ def _is_info(value: Any) -> bool:
     return isinstance(value, SkillInfo) and bool(value.name)
 
 
-def _failed(state: SourceState, what: str, error: Exception) -> Diagnostic:
+def _failed(state: SourceState, error: Exception) -> Diagnostic:
     reason = str(error) if is_for_people(error) or isinstance(error, OSError) else ""
     if isinstance(error, TimeoutError):
         reason = f"it took longer than {PATIENCE:g} seconds"
@@ -283,8 +295,8 @@ def _failed(state: SourceState, what: str, error: Exception) -> Diagnostic:
     return Diagnostic(
         "error",
         None,
-        f"The source {state.source.id!r} could not be {what}, {kept}: {told}.",
-        "It is asked again with the next turn.",
+        f"The source {state.source.id!r} could not be read, {kept}: {told}.",
+        "It is asked again later.",
         state.source.id,
     )
 

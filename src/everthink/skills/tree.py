@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
 from ..clock import Clock, SystemClock
-from ..errors import InvalidSettings
+from ..errors import AgentError, InvalidSettings
 from ..media_types import text_of
 from .values import (
     SKILL_FILE,
@@ -36,6 +36,7 @@ from .values import (
 __all__ = [
     "Bounds",
     "FileFound",
+    "FilesTree",
     "Index",
     "Looked",
     "Tree",
@@ -120,6 +121,10 @@ class Tree(Protocol):
         ...
 
 
+Texts = Mapping[FileFound, bytes]
+"""What was read of files that have a mark."""
+
+
 @dataclass(frozen=True, slots=True)
 class Index:
     """What one look at a tree came to."""
@@ -131,6 +136,30 @@ class Index:
     diagnostics: tuple[Diagnostic, ...]
     marks: str
     """Changes with every file of every skill."""
+    texts: Texts
+    """The `SKILL.md` files, for the next look."""
+
+
+class FilesTree:
+    """Files that are in memory."""
+
+    def __init__(self, files: Mapping[str, bytes], diagnostics: Sequence[Diagnostic] = ()) -> None:
+        self.files, self._diagnostics = files, diagnostics
+
+    async def look(self, bounds: Bounds) -> Looked:
+        """Every file, without what is in it."""
+        return Looked(
+            [FileFound(path, len(data), _mark(data)) for path, data in self.files.items()], self._diagnostics
+        )
+
+    async def read(self, path: str, most: int) -> bytes | None:
+        """The bytes of a file."""
+        data = self.files.get(path)
+        return None if data is None or len(data) > most else data
+
+
+def _mark(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def as_info(skill: Skill) -> SkillInfo:
@@ -153,9 +182,15 @@ class _Folder:
 
 
 async def index_of(
-    tree: Tree, bounds: Bounds, source_id: str | None = None, *, names: Collection[str] | None = None
+    tree: Tree,
+    bounds: Bounds,
+    source_id: str | None = None,
+    *,
+    names: Collection[str] | None = None,
+    known: Texts | None = None,
 ) -> Index:
-    """Look at a tree, and read its `SKILL.md` files. `names`: only skills that are called so."""
+    """Look at a tree, and read its `SKILL.md` files. `names`: only skills that are called so. What is `known`
+    is not read again."""
     looked = await tree.look(bounds)
     told = [replace(one, source_id=source_id) for one in looked.diagnostics]
     found = _folders(looked.files, told, source_id)
@@ -167,7 +202,7 @@ async def index_of(
         )  # fmt: skip
         candidates = candidates[: bounds.skills]
     limit = asyncio.Semaphore(_AT_ONCE)
-    texts = await asyncio.gather(*(_text(tree, one, bounds, limit) for one in candidates))
+    texts = await asyncio.gather(*(_text(tree, one, bounds, limit, known or {}) for one in candidates))
     skills, folders = dict[str, Skill](), dict[str, str]()
     for folder, text in zip(candidates, texts, strict=True):
         skill, said = _skill(folder, text, bounds, source_id)
@@ -188,7 +223,12 @@ async def index_of(
         skills[skill.name], folders[skill.name] = skill, folder.name
     used = set(folders.values())
     kept = [(one, text) for one, text in zip(candidates, texts, strict=True) if one.name in used]
-    return Index(dict(sorted(skills.items())), folders, tuple(told), _marks(kept))
+    read = {
+        one.skill_file: text
+        for one, text in zip(candidates, texts, strict=True)
+        if one.skill_file is not None and isinstance(text, bytes)
+    }
+    return Index(dict(sorted(skills.items())), folders, tuple(told), _marks(kept), read)
 
 
 def _folders(files: Sequence[FileFound], told: list[Diagnostic], source_id: str | None) -> list[_Folder]:
@@ -228,11 +268,15 @@ def _folders(files: Sequence[FileFound], told: list[Diagnostic], source_id: str 
     return list(found.values())
 
 
-async def _text(tree: Tree, folder: _Folder, bounds: Bounds, limit: asyncio.Semaphore) -> bytes | str | None:
+async def _text(
+    tree: Tree, folder: _Folder, bounds: Bounds, limit: asyncio.Semaphore, known: Texts
+) -> bytes | str | None:
     """The bytes of a `SKILL.md`, or why there are none."""
     assert folder.skill_file is not None
     if folder.skill_file.size is not None and folder.skill_file.size > bounds.skill_bytes:
         return None
+    if folder.skill_file.mark and folder.skill_file in known:
+        return known[folder.skill_file]
     async with limit:
         try:
             return await tree.read(folder.skill_file.path, bounds.skill_bytes)
@@ -404,11 +448,11 @@ class TreeSource:
 
     async def load(self, name: str) -> Skill | None:
         """One of them, with its instructions."""
-        return (await self._current()).skills.get(name)
+        return (await self._last()).skills.get(name)
 
     async def read_resource(self, name: str, path: str) -> Resource | None:
         """A file of a skill; `None` for one that is not in its list."""
-        index = await self._current()
+        index = await self._last()
         skill = index.skills.get(name)
         if skill is None or not is_safe_path(path):
             return None
@@ -422,10 +466,20 @@ class TreeSource:
         """Look again, unless that was done less than `refresh_interval` seconds ago."""
         await self._current()
 
+    async def _last(self) -> Index:
+        """As it is now; when that cannot be seen, as it was."""
+        try:
+            return await self._current()
+        except (OSError, AgentError):
+            if self._index is None:
+                raise
+            return self._index
+
     async def _current(self) -> Index:
         now = self._clock.monotonic()
         if self._index is None or now - self._looked_at >= self._interval:
-            index = await index_of(self.tree, self.bounds, self.id, names=self._names)
+            known = None if self._index is None else self._index.texts
+            index = await index_of(self.tree, self.bounds, self.id, names=self._names, known=known)
             contents = await self._hashed(index) if self._hashes_contents else ""
             self._index, self._contents, self._looked_at = index, contents, now
         return self._index

@@ -10,22 +10,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..context.activated_skills import OPENING
 from ..errors import is_for_people
 from ..tools.tool import ToolContext
 from ..words import clean, said
-from .port import ScriptRunner, SkillSource
+from .port import SkillSource
 from .values import (
     SCRIPTS,
     Resource,
     ResourceInfo,
     ScriptRequest,
     Skill,
-    SkillInfo,
     is_safe_path,
 )
+
+if TYPE_CHECKING:
+    from .registry import SkillRegistry
 
 __all__ = ["RUNNABLE", "activation", "resource", "run"]
 
@@ -38,19 +40,10 @@ LONGEST_SHOWN = 400_000
 _LONGEST_BODY = 1_000_000
 
 
-class _Skills(Protocol):
-    @property
-    def skills(self) -> tuple[SkillInfo, ...]: ...
-    @property
-    def runner(self) -> ScriptRunner | None: ...
-    def owner_of(self, name: str) -> SkillSource | None: ...
-    async def load_skill(self, name: str) -> Skill | None: ...
-
-
 # --- instructions
 
 
-async def activation(registry: _Skills, name: str, shown: Iterable[str] = ()) -> str:
+async def activation(registry: SkillRegistry, name: str, shown: Iterable[str] = ()) -> str:
     """The instructions of a skill, unless the model sees just these already."""
     skill = await registry.load_skill(name)
     if skill is None:
@@ -92,7 +85,7 @@ def _bullet(info: ResourceInfo) -> str:
 # --- files
 
 
-async def resource(registry: _Skills, name: str | None, path: str) -> str:
+async def resource(registry: SkillRegistry, name: str | None, path: str) -> str:
     """A file of a skill in its tag."""
     if path.startswith("../"):
         return (
@@ -128,7 +121,7 @@ async def resource(registry: _Skills, name: str | None, path: str) -> str:
 
 
 async def run(
-    registry: _Skills,
+    registry: SkillRegistry,
     name: str,
     path: str,
     input: Any,
@@ -150,7 +143,7 @@ async def run(
 
 
 async def _asked(
-    registry: _Skills,
+    registry: SkillRegistry,
     name: str,
     path: str,
     input: Any,
@@ -200,7 +193,7 @@ async def _resources(source: SkillSource, skill: Skill, script: Resource) -> tup
 # --- words
 
 
-def _unknown(registry: _Skills, name: str) -> str:
+def _unknown(registry: SkillRegistry, name: str) -> str:
     names = ", ".join(said(one.name) for one in registry.skills[:50])
     return f"There is no skill {said(name)!r}. There are: {names}." if names else "There are no skills."
 

@@ -10,7 +10,7 @@ skills that were there before.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -19,11 +19,14 @@ from ..context.blocks import RULE, ContextBlock, render
 if TYPE_CHECKING:
     from ..hooks.runner import HookRunner
     from ..session.session import Session
+    from ..store.port import AgentStore, Statement
     from ..tools.tool import Tool
     from .registry import SkillRegistry
 
-__all__ = ["DESCRIPTION", "LABEL", "AgentSkills"]
+__all__ = ["DESCRIPTION", "LABEL", "TRUSTED", "AgentSkills", "shows"]
 
+TRUSTED = "skillsTrusted"
+"""Under which an agent keeps which files of its workspace no model wrote."""
 LABEL, DESCRIPTION = "think_skills", "skill catalogue"
 _MOST_TOLD = 500
 
@@ -36,24 +39,27 @@ _told: WeakKeyDictionary[type, set[str]] = WeakKeyDictionary()
 class AgentSkills:
     """What an agent has of skills. Nothing, unless its class or `get_skills` names sources."""
 
-    __slots__ = ("_hooks", "_shown", "registry")
+    __slots__ = ("_hooks", "_save_value", "_shown", "_store", "registry")
 
-    def __init__(self, hooks: HookRunner) -> None:
-        self._hooks = hooks
+    def __init__(
+        self, hooks: HookRunner, store: AgentStore, save_value: Callable[[str, Any], Statement]
+    ) -> None:
+        self._hooks, self._store, self._save_value = hooks, store, save_value
         self.registry: SkillRegistry | None = None
         """`None`: it has no sources, or they could not be asked for."""
         self._shown: tuple[str, str] | None = None
         # The session, and the catalogue that its prompt was last seen to show.
 
-    async def start(self) -> None:
-        """Ask the agent for its sources, and them for their skills. Raises when it names what is none."""
+    async def start(self, trusted: dict[str, str] | None) -> None:
+        """Ask the agent for its sources, and them for their skills. Raises when it names what is none.
+        `trusted` is what was kept of the files that no model wrote."""
         hooks = self._hooks
         given = await hooks.get_skills()
         if given is None or (isinstance(given, tuple | list) and not given):
             return
         from .registry import SkillRegistry, as_runner, as_sources  # loaded with the first skills
 
-        sources = [_bound(one, hooks.agent) for one in as_sources(given)]
+        sources = [self._bound(one, trusted or {}) for one in as_sources(given)]
         runner = as_runner(await hooks.get_skill_script_runner())
         registry = SkillRegistry(sources, runner)
         await registry.load()
@@ -87,6 +93,18 @@ class AgentSkills:
             await session.refresh_system_prompt("skills")
         self._shown = (session.id, catalogue)
 
+    def _bound(self, source: Any, trusted: dict[str, str]) -> Any:
+        """A source that is a definition (`from_workspace`) as the one of this agent."""
+        bind = getattr(source, "bind", None)
+        if not callable(bind):
+            return source
+        from .workspace import Trust
+
+        return bind(self._hooks.agent, Trust(trusted, self._trusted))
+
+    async def _trusted(self, known: Mapping[str, str]) -> None:
+        await self._store.apply([self._save_value(TRUSTED, dict(known))])
+
     def _tell(self, warnings: Any) -> None:
         cls = self._hooks.cls
         told = _told.setdefault(cls, set())
@@ -112,9 +130,3 @@ def shows(prompt: str, catalogue: str) -> bool:
         return f"\n{LABEL.upper()} ({DESCRIPTION}) [" not in prompt
     rendered = render([ContextBlock(LABEL, DESCRIPTION, catalogue)])
     return prompt.endswith(rendered) or f"{rendered}\n\n{RULE}" in prompt
-
-
-def _bound(source: Any, agent: Any) -> Any:
-    """A source that is a definition (`from_workspace`) as the one of an agent."""
-    bind = getattr(source, "bind", None)
-    return bind(agent) if callable(bind) else source
