@@ -369,7 +369,7 @@ async def test_a_start_that_is_cancelled_leaves_no_process() -> None:
 @pytest.mark.slow
 async def test_names_of_the_home_are_at_the_root_where_a_machine_has_one() -> None:
     runs_here(Bubblewrap(), await Bubblewrap().check())
-    sandbox = MachineSandbox(await strongest.strongest(at_root=["skill", "output"]))
+    sandbox = MachineSandbox(Bubblewrap().with_root(["skill", "output"]))
     job = Job(
         language="bash",
         source="cat /skill/a; echo new > /output/b; echo x > /other; echo y > /skill2",

@@ -27,6 +27,10 @@ SKILL = Skill(
 )
 
 
+OPTIONS: dict[str, Any] = {}
+"""Options that a test gives all its runners."""
+
+
 @tool
 def add(a: int, b: int) -> int:
     """Add two numbers."""
@@ -63,7 +67,7 @@ def files(**contents: str) -> Workspace:
 @asynccontextmanager
 async def opened(**options: Any) -> AsyncGenerator[Runner]:
     """A runner outside of any app."""
-    made = runner(**options)
+    made = runner(**OPTIONS, **options)
     try:
         yield made
     finally:

@@ -9,23 +9,31 @@ from dataclasses import replace
 import pytest
 
 from everthink.errors import ToolError
+from everthink.machines.bubblewrap import Bubblewrap
+from tests.machines.here import runs_here
+from tests.skill_scripts import scripts
 from tests.skill_scripts.scripts import add, asset, files, opened, ran, refusal, request, script, text
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
-@pytest.fixture(autouse=True)
-def needs_the_engine() -> None:
-    pytest.importorskip("bashkit")
+@pytest.fixture(autouse=True, params=[None, Bubblewrap], ids=["engine", "machine"])
+def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the engine, and as real processes in a machine that was named."""
+    if request.param is None:
+        pytest.importorskip("bashkit")
+        return
+    runs_here(Bubblewrap())
+    monkeypatch.setattr(scripts, "OPTIONS", {"machine": Bubblewrap()})
 
 
 @pytest.mark.memory_case(552)
 async def test_a_script_has_its_input_the_files_of_the_skill_and_the_tool_command() -> None:
     source = """
-        cat; echo; jq -r .name /input.json; cat /skill/references/guide.md references/guide.md; echo
+        cat; echo; cat /input.json; echo; cat /skill/references/guide.md references/guide.md; echo
         source "$(dirname "$0")/lib.sh"; greet "$1" "$2"
         tool add '{"a": 1, "b": 2}'; echo '{"a": 3, "b": 4}' | tool add
-        jq -r .skill.version /context.json; head -2 /skill/SKILL.md
+        grep -o '"version":"[^"]*"' /context.json; head -2 /skill/SKILL.md
     """
     found = await ran(
         "a.sh",
@@ -37,7 +45,7 @@ async def test_a_script_has_its_input_the_files_of_the_skill_and_the_tool_comman
         tools=[add],
     )
     assert found == {
-        "stdout": '{"name":"ann"}\nann\nBe brief.Be brief.\n2 x/y z\n3\n7\n2\n---\nname: release-notes\n',
+        "stdout": '{"name":"ann"}\n{"name":"ann"}\nBe brief.Be brief.\n2 x/y z\n3\n7\n"version":"2"\n---\nname: release-notes\n',
         "stderr": "",
         "exitCode": 0,
     }

@@ -90,7 +90,7 @@ async def test_a_request_that_is_none_is_told_and_not_sent(options: Any) -> None
 
 
 FETCHES = {
-    "a.js": "export default async (url) => { const one = await fetch(url); return [one.ok, await one.text()] }",
+    "a.js": "export default async (url) => { const a = await fetch(url); return [a.ok, await a.text()] }",
     "a.py": "async def run(url):\n    found = await fetch(url)\n    return [found['ok'], found['body']]",
     "a.sh": 'fetch "$(jq -r . /input.json)"',
 }

@@ -8,15 +8,16 @@ Directory --> Sandboxes --bash()--> the `bash` tool of every agent
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..sandbox.port import Sandbox
 
 if TYPE_CHECKING:
+    from ..machines.port import Machine
     from ..machines.sandbox import MachineSandbox
     from ..sandbox.bash import BashSandbox
 
-__all__ = ["Sandboxes"]
+__all__ = ["Sandboxes", "rooted"]
 
 
 _ENGINES = {
@@ -27,6 +28,12 @@ _ENGINES = {
 
 AT_ROOT = ("input.json", "context.json", "skill", "output")
 """What scripts of skills look for at the root."""
+
+
+def rooted(machine: Machine) -> Machine:
+    """A machine that shows these at its root, if it has one of its own."""
+    with_root: Any = getattr(machine, "with_root", None)
+    return with_root(AT_ROOT) if with_root is not None else machine
 
 
 class Sandboxes:
@@ -59,8 +66,8 @@ class Sandboxes:
             from ..machines.sandbox import MachineSandbox
             from ..machines.strongest import strongest
 
-            made = MachineSandbox(await strongest(python=python, at_root=AT_ROOT))
-            self._machines.setdefault(python, made)
+            found = await strongest(python=python)
+            self._machines.setdefault(python, MachineSandbox(rooted(found)))
         return self._machines[python]
 
     async def close(self) -> None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import json
 import os
 import re
 import select
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..sandbox.lock import NOBODY
 from ..sandbox.port import Isolation, Limits
@@ -57,17 +58,22 @@ class Bubblewrap:
         read_only: Sequence[str] = (),
         user: int | None = None,
         command: str = "bwrap",
-        at_root: Sequence[str] = (),
     ) -> None:
         """`python` is this one, where `user` may read it; `read_only` are more paths that jobs see. A server
-        that is root runs jobs as nobody: root is exempt from the limit of processes. `at_root` are names in
-        the home of a job that are found at the root as well: `["skill"]` makes `~/skill` also `/skill`."""
+        that is root runs jobs as nobody: root is exempt from the limit of processes."""
         if user is None and os.geteuid() == 0:
             user = NOBODY
         self._named, self._read_only = python, tuple(read_only)
         self._user, self._command = user, command
-        self._at_root = tuple(at_root)
+        self._at_root: tuple[str, ...] = ()
         self._python: Python | None = None
+
+    def with_root(self, names: Iterable[str]) -> Bubblewrap:
+        """The same machine, in which these names in the home of a job are found at the root as well: what is
+        `~/skill` is also `/skill`."""
+        made = copy.copy(self)
+        made._at_root = tuple(names)
+        return made
 
     async def check(self) -> str | None:
         """Why no namespace can be made here, and the way out; `None` when one just was."""

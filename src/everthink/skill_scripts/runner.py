@@ -45,8 +45,9 @@ def runner(
 
     `timeout`: seconds that a script may take. `workspace_instance`: a workspace that scripts may read, and
     with `workspace="read-write"` write. `tools`: those that scripts may call, or a function that gives them.
-    `network`: hosts that may be fetched, or True for the public web. `machine`: where real processes run;
-    without one the strongest here, with its Python or `python`. `limits`: what else a script may use.
+    `network`: hosts that may be fetched, or True for the public web. `machine`: where real processes run,
+    of Python, and of bash when it has a root of its own; without one the strongest here runs Python, with
+    its own or `python`. `limits`: what else a script may use.
     """
     check_call(
         "runner",
@@ -100,6 +101,7 @@ class Runner:
         engines = Engines(
             sandboxes=self._sandboxes(request),
             machine=self._own_machine(),
+            has_root=hasattr(self._named, "with_root"),
             python=self._python,
             timeout=self._timeout,
             limits=self._limits,
@@ -128,8 +130,9 @@ class Runner:
         return self._own
 
     def _own_machine(self) -> MachineSandbox | None:
+        from ..engines.sandboxes import rooted
         from ..machines.sandbox import MachineSandbox
 
         if self._machine is None and self._named is not None:
-            self._machine = MachineSandbox(self._named)
+            self._machine = MachineSandbox(rooted(self._named))
         return self._machine

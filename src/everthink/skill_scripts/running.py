@@ -47,6 +47,8 @@ class Engines:
     sandboxes: Sandboxes
     machine: MachineSandbox | None
     """One that was named; `None`: the strongest here."""
+    has_root: bool
+    """True when that machine shows files at the root: real bash finds them there."""
     python: str | None
     timeout: float
     limits: Limits | None
@@ -74,8 +76,10 @@ async def run_script(request: ScriptRequest, rights: Rights, engines: Engines) -
             engine = engines.sandboxes.of("javascript")
             return await run_javascript(request, bridge, engine, engines.bounds(), has_network=has_network)
         case "bash":
-            engine = engines.sandboxes.bash()
-            return await run_bash_script(request, bridge, engine, engines.bounds(), rights)
+            if engines.machine is not None and engines.has_root:
+                bounds = engines.bounds(memory=MEMORY)
+                return await run_bash_script(request, bridge, engines.machine, bounds, rights)
+            return await run_bash_script(request, bridge, engines.sandboxes.bash(), engines.bounds(), rights)
         case "python":
             return await _run_python(request, bridge, engines, has_network=has_network)
 
