@@ -156,6 +156,7 @@ ROOMS: dict[str, set[str]] = {
         "workspace.port",
         "journal.tool_errors",
         "sandbox.port",
+        "sandbox.braces",
         "machines",
         "engines.sandboxes",
         "skills.values",

@@ -14,13 +14,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..errors import ToolError
 from ..messages import encode_json
+from ..sandbox.braces import MOST_WORDS, too_many_words
 from ..sandbox.port import HostRefused, Job, Limits, Sandbox, Stream
 from ..skills.values import ScriptRequest
+from ..words import said as on_one_line
 from .bridge import Bridge
 from .endings import failure, program
 from .rights import Rights
-from .tree import OUTPUT, SKILL, artifacts, mounted, place_of, with_room
+from .tree import OUTPUT, SKILL, artifacts, place_of
 
 __all__ = ["Commands", "run_bash_script"]
 
@@ -37,10 +40,21 @@ _USES = {
 
 
 async def run_bash_script(
-    request: ScriptRequest, bridge: Bridge, sandbox: Sandbox, limits: Limits, rights: Rights
+    request: ScriptRequest,
+    files: Mapping[str, bytes],
+    bridge: Bridge,
+    sandbox: Sandbox,
+    limits: Limits,
+    rights: Rights,
 ) -> dict[str, Any]:
     """Run it; what it printed, how it ended, and what it left in `/output`."""
-    files = mounted(request)
+    if sandbox.isolation == "interpreter" and (word := too_many_words(request.source)) is not None:
+        raise ToolError(
+            f"{request.path}: {on_one_line(word, 80)} stands for more than {MOST_WORDS:,} words, and so many"
+            " are not expanded here.",
+            kept="Nothing was run.",
+            next_step="Use `seq`, or a loop that counts.",
+        )
     commands = Commands(bridge, rights)
     job = Job(
         language="bash",
@@ -53,12 +67,12 @@ async def run_bash_script(
         folders=frozenset({OUTPUT}),
         collect=(OUTPUT,),
         commands=commands.names,
-        limits=with_room(limits, files),
+        limits=limits,
     )
     outcome = await sandbox.run(job, commands)
     if outcome.status not in _ENDED and outcome.exit_code is None:
         raise failure("Bash", outcome, bridge.written, timeout=limits.wall)
-    return program(outcome, artifacts(dict(outcome.changed)))
+    return program(outcome, artifacts(outcome.changed))
 
 
 def _quoted(path: str) -> str:

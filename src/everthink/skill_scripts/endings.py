@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ToolError
+from ..messages import encode_json
 from ..sandbox.port import Outcome, Stream
 
-__all__ = ["ENTRY", "failure", "lines", "printed", "program"]
+__all__ = ["ENTRY", "failure", "lines", "printed", "program", "returned"]
 
 ENTRY = "skill-script.mjs"
 """What stands before a script in JavaScript, in traces."""
+LARGEST_VALUE = 1_000_000
+"""Bytes of what a function returns."""
 SHOWN = 4_000
 """Characters of what was printed that an error shows: the last ones."""
 
@@ -32,6 +35,16 @@ def failure(
         what = _without_ours(outcome.error or f"The {language} script ended as {outcome.status}.")
     said = printed(written)
     return ToolError(f"{what}\nIt printed:\n{said}" if said else what)
+
+
+def returned(value: Any) -> Any:
+    """What a function has returned, if it is not too much to be told."""
+    if (size := len(encode_json(value))) > LARGEST_VALUE:
+        raise ToolError(
+            f"What the script returns has {size:,} bytes, and may have {LARGEST_VALUE:,}.",
+            next_step="Let it return less, or write it to the workspace.",
+        )
+    return value
 
 
 def _without_ours(words: str) -> str:

@@ -8,6 +8,7 @@ has to be compiled or bundled before; what was bundled runs as it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,22 @@ from typing import Any
 from ..sandbox.port import Job, Limits, Sandbox
 from ..skills.values import ScriptRequest
 from .bridge import Bridge
-from .endings import ENTRY, failure, lines
-from .tree import OUTPUT, artifacts, described, mounted, with_room
+from .endings import ENTRY, failure, lines, returned
+from .tree import OUTPUT, artifacts, described
 
 __all__ = ["run_javascript"]
 
 
 async def run_javascript(
-    request: ScriptRequest, bridge: Bridge, sandbox: Sandbox, limits: Limits, *, has_network: bool
+    request: ScriptRequest,
+    files: Mapping[str, bytes],
+    bridge: Bridge,
+    sandbox: Sandbox,
+    limits: Limits,
+    *,
+    has_network: bool,
 ) -> Any:
     """Run it; what it returns."""
-    files = mounted(request)
     job = Job(
         language="javascript",
         style="function",
@@ -44,17 +50,18 @@ async def run_javascript(
         folders=frozenset({OUTPUT}),
         collect=(OUTPUT,),
         names={"bridge.call": "(what: string, ...given: unknown[]): Promise<unknown>"},
-        limits=with_room(limits, files),
+        limits=limits,
     )
     outcome = await sandbox.run(job, bridge)
     language = "TypeScript" if request.path.endswith((".ts", ".tsx", ".mts")) else "JavaScript"
     if outcome.status != "done":
         raise failure(language, outcome, bridge.written, timeout=limits.wall)
     logs = lines(bridge.written, outcome.dropped_bytes)
-    found = artifacts(dict(outcome.changed), is_relative=True)
+    found = artifacts(outcome.changed, is_relative=True)
+    value = returned(outcome.value)
     if not logs and not found:
-        return outcome.value
-    told: dict[str, Any] = {"result": outcome.value}
+        return value
+    told: dict[str, Any] = {"result": value}
     if logs:
         told["logs"] = logs
     return told | ({"outputFiles": found} if found else {})

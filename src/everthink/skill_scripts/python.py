@@ -9,7 +9,7 @@ A program needs files, a command line and packages, which only a real process ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,9 +21,9 @@ from ..messages import encode_json
 from ..sandbox.port import Job, Limits, Outcome, Sandbox
 from ..skills.values import ScriptRequest
 from .bridge import Bridge
-from .endings import failure, program
+from .endings import failure, program, returned
 from .reading import Program
-from .tree import OUTPUT, SKILL, artifacts, described, mounted, with_room
+from .tree import OUTPUT, SKILL, artifacts, described
 
 __all__ = ["needs_machine", "run_in_machine", "run_in_monty"]
 
@@ -50,6 +50,7 @@ def needs_machine(path: str, why: str, problem: CannotSpawn) -> ToolError:
 
 async def run_in_machine(
     request: ScriptRequest,
+    files: Mapping[str, bytes],
     found: Program,
     bridge: Bridge,
     sandbox: Sandbox,
@@ -58,7 +59,6 @@ async def run_in_machine(
     has_network: bool,
 ) -> Any:
     """Run it as a real process."""
-    files = mounted(request)
     job = Job(
         language="python",
         style="function",
@@ -79,7 +79,7 @@ async def run_in_machine(
         folders=frozenset({OUTPUT}),
         collect=(OUTPUT,),
         names={"bridge.call": "async def call(what, *given): ..."},
-        limits=with_room(limits, files),
+        limits=limits,
     )
     outcome = await sandbox.run(job, bridge)
     said: dict[str, Any] = outcome.value if _is_told(outcome.value) else {}
@@ -87,12 +87,13 @@ async def run_in_machine(
         error = said.get("failed", outcome.error)
         raise failure("Python", replace(outcome, error=error), bridge.written, timeout=limits.wall)
     if found.has_run and "value" in said:
-        return _wrapped(said["value"], artifacts(dict(outcome.changed)))
-    return program(outcome, artifacts(dict(outcome.changed)))
+        return _wrapped(returned(said["value"]), artifacts(outcome.changed))
+    return program(outcome, artifacts(outcome.changed))
 
 
 async def run_in_monty(
     request: ScriptRequest,
+    files: Mapping[str, bytes],
     found: Program,
     bridge: Bridge,
     sandbox: Sandbox,
@@ -101,7 +102,6 @@ async def run_in_monty(
     has_network: bool,
 ) -> Any:
     """Run its function in an interpreter without a machine."""
-    files = mounted(request)
     job = Job(
         language="python",
         path=request.path.rpartition("/")[2],
@@ -111,12 +111,12 @@ async def run_in_monty(
         folders=frozenset({OUTPUT}),
         collect=(OUTPUT,),
         names=_functions(sorted(bridge.tools), has_network=has_network),
-        limits=with_room(limits, files),
+        limits=limits,
     )
     outcome = await sandbox.run(job, bridge)
     if outcome.status != "done":
         raise failure("Python", _with_way_out(outcome), bridge.written, timeout=limits.wall)
-    return _wrapped(outcome.value, artifacts(dict(outcome.changed)))
+    return _wrapped(returned(outcome.value), artifacts(outcome.changed))
 
 
 def _is_told(value: Any) -> bool:

@@ -7,6 +7,7 @@ Nothing runs before every path of the request is checked.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from .javascript import run_javascript
 from .python import MEMORY, needs_machine, run_in_machine, run_in_monty
 from .reading import read
 from .rights import Rights, check_tools, is_factory
-from .tree import check
+from .tree import check, mounted, with_room
 
 __all__ = ["Engines", "run_script"]
 
@@ -53,9 +54,9 @@ class Engines:
     timeout: float
     limits: Limits | None
 
-    def bounds(self, **others: int) -> Limits:
-        """The limits of a run, with the defaults of its language."""
-        limits = self.limits or Limits(**others)
+    def bounds(self, files: Mapping[str, bytes], **others: int) -> Limits:
+        """The limits of a run: those that were set, or defaults with room for its files."""
+        limits = self.limits or with_room(Limits(**others), files)
         return replace(limits, wall=self.timeout, cpu=self.timeout)
 
 
@@ -69,33 +70,33 @@ async def run_script(request: ScriptRequest, rights: Rights, engines: Engines) -
             kept="Nothing was run.",
             next_step=f"Its name has to end in one of: {', '.join(_LANGUAGES)}.",
         )
-    bridge = Bridge(rights, await _tools(request, rights), request.context)
-    has_network = rights.network is not None
+    files, bridge = mounted(request), Bridge(rights, await _tools(request, rights), request.context)
+    bounds, has_network = engines.bounds(files), rights.network is not None
     match language:
         case "javascript":
             engine = engines.sandboxes.of("javascript")
-            return await run_javascript(request, bridge, engine, engines.bounds(), has_network=has_network)
+            return await run_javascript(request, files, bridge, engine, bounds, has_network=has_network)
         case "bash":
-            if engines.machine is not None and engines.has_root:
-                bounds = engines.bounds(memory=MEMORY)
-                return await run_bash_script(request, bridge, engines.machine, bounds, rights)
-            return await run_bash_script(request, bridge, engines.sandboxes.bash(), engines.bounds(), rights)
+            engine, machine = engines.sandboxes.bash(), engines.machine
+            if machine is not None and engines.has_root:
+                engine, bounds = machine, engines.bounds(files, memory=MEMORY)
+            return await run_bash_script(request, files, bridge, engine, bounds, rights)
         case "python":
-            return await _run_python(request, bridge, engines, has_network=has_network)
-
-
-async def _run_python(request: ScriptRequest, bridge: Bridge, engines: Engines, *, has_network: bool) -> Any:
-    found = read(request.path, request.source)
-    try:
-        machine = engines.machine or await engines.sandboxes.machine(engines.python)
-    except CannotSpawn as problem:
-        if not found.has_run:
-            why = "it is a program, and real processes cannot be run here"
-            raise needs_machine(request.path, why, problem) from None
-        monty, bounds = engines.sandboxes.of("python"), engines.bounds()
-        return await run_in_monty(request, found, bridge, monty, bounds, has_network=has_network)
-    bounds = engines.bounds(memory=MEMORY)
-    return await run_in_machine(request, found, bridge, machine, bounds, has_network=has_network)
+            found = read(request.path, request.source)
+            try:
+                machine = engines.machine or await engines.sandboxes.machine(engines.python)
+            except CannotSpawn as problem:
+                if not found.has_run:
+                    why = "it is a program, and real processes cannot be run here"
+                    raise needs_machine(request.path, why, problem) from None
+                monty = engines.sandboxes.of("python")
+                return await run_in_monty(
+                    request, files, found, bridge, monty, bounds, has_network=has_network
+                )
+            bounds = engines.bounds(files, memory=MEMORY)
+            return await run_in_machine(
+                request, files, found, bridge, machine, bounds, has_network=has_network
+            )
 
 
 async def _tools(request: ScriptRequest, rights: Rights) -> dict[str, Tool]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import posixpath
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -94,7 +95,7 @@ def _bytes(resource: Any) -> bytes:
         ) from None
 
 
-def with_room(limits: Limits, files: dict[str, bytes]) -> Limits:
+def with_room(limits: Limits, files: Mapping[str, bytes]) -> Limits:
     """Limits that a skill with large files fits into, up to a bound."""
     largest, together = max(map(len, files.values())), sum(map(len, files.values()))
     return replace(
@@ -104,7 +105,7 @@ def with_room(limits: Limits, files: dict[str, bytes]) -> Limits:
     )
 
 
-def artifacts(changed: dict[str, bytes], *, is_relative: bool = False) -> list[dict[str, str]]:
+def artifacts(changed: Mapping[str, bytes], *, is_relative: bool = False) -> list[dict[str, str]]:
     """What a script left in `/output`, by path: text, or base64 for what is none."""
     found = {path: data for path, data in sorted(changed.items()) if path.startswith(f"{OUTPUT}/")}
     if len(found) > MOST_ARTIFACTS:
