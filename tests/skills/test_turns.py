@@ -24,7 +24,7 @@ async def test_the_model_sees_the_catalogue_and_activates_a_skill(open_app: Open
     cls = assistant(model, skills=[skills.from_directory(tmp_path)])
     app = await open_app(cls)
 
-    answer = await app.agent(cls, "a").chat("Talk like a pirate")
+    await app.agent(cls, "a").chat("Talk like a pirate")
 
     assert "- pirate-style: Talk like a pirate." in model.requests[0].system
     assert [t.name for t in model.requests[0].tools] == ["activate_skill", "read_skill_resource"]
