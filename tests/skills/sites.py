@@ -64,7 +64,7 @@ class Site:
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
 
-    def publish(self, name: str, data: bytes, kind: str = "archive", **changed: Any) -> None:
+    def publish(self, name: str, data: bytes, kind: str = "archive", /, **changed: Any) -> None:
         path = f"/skills/{name}"
         self.pages[path] = data
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
