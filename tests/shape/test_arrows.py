@@ -120,6 +120,18 @@ ROOMS: dict[str, set[str]] = {
     "machines": {"programs", "sandbox"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
+    # Instructions with their files: where they are, what the prompt says of them, the tools to use them.
+    "skills": {
+        "guard",
+        "confined",
+        "models.port",
+        "store.port",
+        "tools",
+        "workspace",
+        "context",
+        "session",
+        "hooks",
+    },
     # Code that a model writes, and that calls its tools.
     "codemode": {
         "models.port",
@@ -171,6 +183,7 @@ ROOMS: dict[str, set[str]] = {
         "codemode",
         "file_tools",
         "browser",
+        "skills",
         "store",
         "models",
         "tools",
@@ -221,7 +234,6 @@ OUTSIDE: dict[str, set[str]] = {
     "agent": {"declaring", "server.connections"},  # what its hooks are given
     "chat_hooks": set(),
     "think": {"agent", "chat_hooks"},
-    "skills": set(),
     "extensions": set(),
     "messengers": {"agent", "think"},
     "mcp_server": {"server"},  # given the parts of an app; app imports it when `mcp` is asked for
@@ -233,6 +245,7 @@ OUTSIDE: dict[str, set[str]] = {
     "serving": {"agent", "think", "server", "app", "devtools"},
     "cli": {"agent", "think", "server", "mcp_server", "app", "devtools", "testing", "serving", "client"},
     "files_cli": {"cli", "serving"},  # a command of its own size; cli finds it by name
+    "skills_cli": {"cli", "serving", "think"},  # so is this one
 }
 
 # An import against the arrows that we live with: (module, what it imports) -> why.

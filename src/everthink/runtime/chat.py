@@ -564,9 +564,10 @@ class Chat:
         if self.host.session.has_context and cls not in _WARNED:
             _WARNED.add(cls)
             log.warning(
-                "%s has context blocks, and its system prompt is made of those alone: what system_prompt or"
+                "%s has %s, and its system prompt is made of those alone: what system_prompt or"
                 ' get_system_prompt() say is not used. Make it a block: with_context("soul", provider=…).',
                 cls.__name__,
+                "context blocks" if self.skills.registry is None else "skills, which are a context block",
             )
 
     # --- the conversation without a turn

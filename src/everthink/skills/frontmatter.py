@@ -94,7 +94,7 @@ def read(text: str, folder: str, source_id: str | None = None) -> Read:
     _check_name(name, folder, told)
     _check_body(body, told)
     metadata = _metadata(fields, told)
-    for unknown in fields.keys() - set(_KNOWN):
+    for unknown in sorted(fields.keys() - set(_KNOWN)):
         told.note(
             f"The field {said(unknown, 60)!r} is none of the format, and nobody reads it.",
             "Put it below `metadata:`.",

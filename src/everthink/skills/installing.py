@@ -121,10 +121,11 @@ async def _folder(path: Path, bounds: Bounds) -> Mapping[str, bytes]:
                 kept="Nothing was installed.",
             )
         files[file.path] = data
-    links = [one for one in looked.diagnostics if "link" in one.what]
-    if links:
+    if looked.diagnostics:
         raise SkillError(
-            f"There is a link, and links are not installed. {links[0]}", kept="Nothing was installed."
+            f"Not all of the folder can be installed. {looked.diagnostics[0].what}",
+            kept="Nothing was installed.",
+            next_step="Take that out, or put it right.",
         )
     if not any(one.rpartition("/")[2] == SKILL_FILE for one in files):
         raise _no_skills()
