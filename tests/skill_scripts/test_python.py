@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -169,3 +170,15 @@ async def test_what_works_or_waits_for_too_long_is_stopped(source: str, machine:
 
 async def test_a_script_that_is_no_python_is_told_before_anything_runs() -> None:
     assert "scripts/a.py, line 2 cannot be read as Python" in await refusal("a.py", "x = 1\ndef run(:")
+
+
+OTHER = "/usr/bin/python3"
+
+
+@pytest.mark.skipif(not os.path.exists(OTHER), reason="there is no other Python here")
+async def test_another_python_may_be_named() -> None:
+    source = "import os, sys\ndef run(input, ctx):\n    return os.path.samefile(sys.executable, input)"
+    assert await ran("a.py", source, input=OTHER, python=OTHER) is True
+    words = await refusal("a.py", "print(1)", python="/nowhere/python3")
+    assert "needs a machine" in words
+    assert "There is no Python" in words

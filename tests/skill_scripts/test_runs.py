@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 WRITES = {
     "a.js": "export default async (input, ctx) => { await ctx.tools.meet({}); console.log(input);"
     " await ctx.output.writeFile(`${input}.txt`, input); return input }",
-    "a.py": "async def run(input):\n    await tools.meet()\n    open(f'/output/{input}.txt', 'w').write(input)\n"
+    "a.py": "async def run(input):\n    await tools.meet()\n"
+    "    open(f'/output/{input}.txt', 'w').write(input)\n"
     "    return input",
     "a.sh": "tool meet; name=$(tr -d '\"' < /input.json); echo -n $name > /output/$name.txt; echo $name",
 }
