@@ -271,6 +271,7 @@ FACADES: dict[str, list[str]] = {
         "Installed",
         "Resource",
         "ResourceInfo",
+        "Runner",
         "ScriptRequest",
         "ScriptRunner",
         "Skill",
@@ -284,6 +285,7 @@ FACADES: dict[str, list[str]] = {
         "from_workspace",
         "install",
         "object_store",
+        "runner",
         "view",
     ],
     "testing": [
