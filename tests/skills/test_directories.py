@@ -363,6 +363,7 @@ CASES: dict[str, Found] = {
 }
 
 
+@pytest.mark.memory_case(539)
 @pytest.mark.parametrize("name", CASES)
 async def test_a_directory_as_the_field_has_them(name: str, tmp_path: Path) -> None:
     case, root = CASES[name], tmp_path / "skills"
