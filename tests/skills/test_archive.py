@@ -104,6 +104,7 @@ def link(kind: bytes) -> Callable[[tarfile.TarInfo], None]:
         (zipped({"X.md": "1", "x.md": "2"}), "there twice"),
         (zipped({"a": "1", "a/b": "2"}), "a file and a folder"),
     ],
+    ids=lambda given: given if isinstance(given, str) else "",
 )
 def test_an_archive_that_is_not_safe_or_not_whole_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(SkillError, match=words) as raised:

@@ -137,6 +137,7 @@ async def test_a_redirect_leads_no_further_than_an_address_may(site: Site) -> No
         ({"skills": {}}, "has no list `skills`"),
         (b"x" * 1_100_000, "more than 1,048,576 bytes"),
     ],
+    ids=lambda given: given if isinstance(given, str) else "",
 )
 async def test_what_is_no_index_is_said(site: Site, index: Any, words: str) -> None:
     site.index(index)
@@ -180,6 +181,7 @@ async def test_an_entry_that_cannot_be_used_is_left_out_and_said(
         (zipped({"SKILL.md": "# No frontmatter"}), "cannot be read. Skill 'bad': SKILL.md does not begin"),
         (zipped({"SKILL.md": text(), "../up.md": "x"}), "no path below its root"),
     ],
+    ids=lambda given: given if isinstance(given, str) else "",
 )
 async def test_an_artifact_that_cannot_be_used_is_said(site: Site, data: bytes, words: str) -> None:
     site.publish("bad", data)
