@@ -28,6 +28,7 @@ from . import (
     mcp,
     memory,
     sandbox,
+    skills,
     sockets,
     standing,
     strangers,
@@ -76,6 +77,7 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
     if importlib.util.find_spec("bashkit") is not None:
         take(await sandbox.scripts(repetitions=3 if quick else 20))
     take(await machines.jobs(repetitions=2 if quick else 10))
+    take(await skills.scripts(repetitions=2 if quick else 10))
     if importlib.util.find_spec("html_to_markdown") is not None and find_chromium() is not None:
         take(await browser.pages(repetitions=3 if quick else 20))
     if importlib.util.find_spec("pydantic_monty") is not None:

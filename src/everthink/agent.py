@@ -105,6 +105,9 @@ class Agent:
     def _bash_sandbox(self) -> Any:
         return self._home.sandboxes.bash()
 
+    def _sandboxes(self) -> Any:
+        return self._home.sandboxes
+
     def _executions(self) -> Any:
         return self._home.executions
 

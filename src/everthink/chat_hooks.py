@@ -7,7 +7,7 @@ Declarations and defaults alone. `Think` adds what may be asked of such an agent
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .session.media import MediaEviction
     from .session.row_size import Shortening
     from .session.session import Session
+    from .skills.port import ScriptRunner, SkillSource
     from .tools.tool import Tool
     from .turn.overflow import ContextOverflow
     from .workspace.workspace import Workspace
@@ -117,6 +118,13 @@ class Hooks:
 
     workspace_bash: bool | BashOptions | dict[str, Any] = True
     """Whether `bash` is among them (with the extra `sandbox`), and what a script may use: `BashOptions`."""
+
+    skills: SkillSource | Sequence[SkillSource] = ()
+    """Where its skills are: `skills.from_directory("skills", beside=__file__)` and others of
+    `everthink.skills`, in their order: the first to have a name wins."""
+
+    skill_script_runner: ScriptRunner | None = None
+    """What runs scripts of skills. Without one the model has no `run_skill_script`."""
 
     include_mcp_tools: bool = True
     """Whether the model is offered the tools of the agent's MCP servers."""
@@ -197,6 +205,19 @@ class Hooks:
     def get_tools(self) -> Any:
         """More tools than the `@tool` methods: a dict by name or a list. Default: none."""
         return {}
+
+    def get_skills(
+        self,
+    ) -> SkillSource | Sequence[SkillSource] | Awaitable[SkillSource | Sequence[SkillSource]]:
+        """Where its skills are. Once per start. Default: the `skills` attribute.
+
+        Raising, or returning what is no source, leaves the agent without skills; it serves.
+        """
+        return self.skills
+
+    def get_skill_script_runner(self) -> ScriptRunner | Awaitable[ScriptRunner | None] | None:
+        """What runs scripts of skills. Once per start. Default: the `skill_script_runner` attribute."""
+        return self.skill_script_runner
 
     def configure_session(self, session: Session) -> Session | Awaitable[Session | None] | None:
         """Set up the conversation's memory. Once per start, before `on_start`; `get_config` works here."""

@@ -48,6 +48,7 @@
     ├── MissingExtra                an optional dependency is not installed
     ├── MissingKey                  a provider has no credentials
     ├── WorkspaceError              a file, a folder or a path that cannot be used so, with its code
+    ├── SkillError                  skills that cannot be read, unpacked or installed
     ├── BlockedAddress              a URL that somebody else chose leads where only we can go
     ├── SecretsUnreadable           stored secrets that none of the keys at hand opens
     ├── NeedsAuthorization          an MCP server wants a person to allow access first
@@ -129,6 +130,7 @@ __all__ = [
     "ScriptExhausted",
     "SecretsUnreadable",
     "SessionBusy",
+    "SkillError",
     "StoreClosed",
     "StoreError",
     "StoreFull",
@@ -571,6 +573,10 @@ class WorkspaceError(AgentError):
         super().__init__(f"{code}: {what}", kept=kept, next_step=next_step)
         self.code: WorkspaceCode = code
         self.path = path
+
+
+class SkillError(AgentError):
+    """Skills cannot be read from where they are, or an archive of them is none that we unpack."""
 
 
 class BlockedAddress(AgentError, ValueError):

@@ -27,6 +27,7 @@ FACADES = (
     "fibers",
     "timers",
     "mcp",
+    "skills",
     "children",
     "framework",
     "server",

@@ -232,6 +232,20 @@ OUTPUT = Kind(
 )
 
 
+def _has(value: Any, *methods: str) -> bool:
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
+
+
+def _is_skill_source(value: Any) -> bool:
+    return _has(value, "list", "load") and isinstance(getattr(value, "id", None), str)
+
+
+SKILLS = Kind(
+    'a source of skills or a list of them: [skills.from_directory("skills", beside=__file__)]',
+    lambda value: _is_skill_source(value) or (_is_many(value) and all(map(_is_skill_source, value))),
+)
+
+
 INSTANT = Kind("an aware datetime", lambda value: isinstance(value, datetime))
 AWARE = Kind(
     "an aware datetime: one with a tzinfo",
@@ -337,6 +351,10 @@ KINDS: dict[str, dict[str, Kind]] = {
         ),
         "include_workspace_tools": YES_NO,
         "workspace_bash": YES_NO | made_of("BashOptions"),
+        "skills": SKILLS,
+        "skill_script_runner": optional(
+            Kind("an object with a method run(request): skills.runner(…)", lambda value: _has(value, "run"))
+        ),
         "include_mcp_tools": YES_NO,
         "wait_for_mcp_connections": YES_NO | SECONDS,
         "default_timezone": optional(ZONE),
@@ -511,6 +529,29 @@ CALLS: dict[str, dict[str, Kind]] = {
             "on_change": Kind("a function", lambda value: callable(value) and not isinstance(value, type)),
         }
     ),
+    "runner": {
+        "timeout": above(0),
+        "network": YES_NO
+        | Kind("a list of hosts", _are_texts)
+        | Kind("a Rules", lambda value: _is_one_of(value, "Rules")),
+        "workspace": optional(words("none", "read", "read-write")),
+        "workspace_instance": optional(
+            Kind(
+                "a workspace: agent.workspace, or an object with its methods",
+                lambda value: (
+                    not isinstance(value, type)
+                    and all(hasattr(value, name) for name in ("read_file", "read_dir", "glob", "stat"))
+                ),
+            )
+        ),
+        "machine": optional(
+            Kind("a machine, such as Bubblewrap()", lambda value: callable(getattr(value, "spawn", None)))
+        ),
+        "python": optional(SOME_TEXT),
+        "limits": optional(
+            Kind("Limits of a sandbox: Limits(memory=…)", lambda value: _is_one_of(value, "Limits"))
+        ),
+    },
     "MountedFiles": {
         "mounts": Kind(f"a dict of paths, each with {_PLACE.words}", _is_dict_of(_PLACE.fits)),
     },

@@ -19,10 +19,11 @@ from everthink.machines import bubblewrap, filters, locked, strongest
 from everthink.machines.bubblewrap import Bubblewrap
 from everthink.machines.locked import Locked
 from everthink.machines.port import CannotSpawn, Machine
+from everthink.machines.process import Process
 from everthink.machines.pythons import found_python
 from everthink.machines.sandbox import MachineSandbox, program
 from everthink.sandbox.port import Job, NoHost, Outcome
-from everthink.testing.contracts.machine.case import marked, until_gone
+from everthink.testing.contracts.machine.case import is_running, marked, until_gone
 from tests.machines.here import runs_here
 from tests.mcp.serving import until
 from tests.sandbox.test_lock import ARCHITECTURES
@@ -351,3 +352,31 @@ def _asked(steps: bytes, machine: str, number: int, argument: int = 0, *, fourth
             continue
         passed = {0x15: held == value, 0x35: held >= value, 0x45: bool(held & value)}[code]
         place += yes if passed else no
+
+
+@pytest.mark.slow
+async def test_a_start_that_is_cancelled_leaves_no_process() -> None:
+    mark = marked()
+    starting = asyncio.ensure_future(Process.start(["/usr/bin/env", "sleep", mark], name="sleep", env={}))
+    await asyncio.sleep(0)
+    assert any(is_running(mark) for _ in range(1_000))  # it is there, and nobody has it yet
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not is_running(mark)
+
+
+@pytest.mark.slow
+async def test_names_of_the_home_are_at_the_root_where_a_machine_has_one() -> None:
+    runs_here(Bubblewrap(), await Bubblewrap().check())
+    sandbox = MachineSandbox(Bubblewrap().with_root(["skill", "output"]))
+    job = Job(
+        language="bash",
+        source="cat /skill/a; echo new > /output/b; echo x > /other; echo y > /skill2",
+        files={"/skill/a": b"here\n"},
+        folders=frozenset({"/output"}),
+    )
+    outcome = await sandbox.run(job, NoHost())
+    await sandbox.aclose()
+    assert (outcome.stdout, outcome.changed) == ("here\n", {"/output/b": b"new\n"})
+    assert outcome.stderr.count("Read-only file system") == 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from everthink import App, Think, tool
+from everthink import App, Think, skills, tool
 from everthink.hooks import has_tool_call
 from everthink.memory import ObjectStoreProvider
 from everthink.models.port import TextPart, UserMessage
@@ -352,6 +352,110 @@ async def test_documents_of_a_bucket_are_loaded_by_the_model(open_app: OpenApp) 
     assert "pirate: Speak like a pirate" in (MyAgent.model.requests[0].system or "")
     [loaded] = results(MyAgent.model.last_request)
     assert "Say arr." in str(loaded.output)
+
+
+# --- skills; for their scripts see test_skill_scripts.py
+
+
+def release_notes(folder: Path, *, files: bool = True) -> Path:
+    """A folder of skills as the document has it."""
+    skill = folder / "release-notes"
+    (skill / "references").mkdir(parents=True)
+    (skill / "scripts").mkdir()
+    (skill / "SKILL.md").write_text(
+        "---\nname: release-notes\ndescription: Write release notes.\n---\nBe brief.\n"
+    )
+    if files:
+        (skill / "references" / "style-guide.md").write_text("Use the present tense.\n")
+        (skill / "scripts" / "format-release-notes.ts").write_text("export default async function run() {}\n")
+        (skill / "logo.png").write_bytes(bytes(range(256)))
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.example("readme", 7)
+async def test_skills_come_from_several_sources_and_a_runner_adds_a_tool(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
+    obstore = pytest.importorskip("obstore")
+    from obstore.store import MemoryStore
+
+    bucket = MemoryStore()
+    theirs = "---\nname: release-notes\ndescription: Not used: the first source has it.\n---\nNo."
+    obstore.put(bucket, "skills/release-notes/SKILL.md", theirs.encode())
+    obstore.put(bucket, "skills/pirate/SKILL.md", b"---\nname: pirate\ndescription: Say arr.\n---\nArr.")
+    bundled_skills = skills.from_directory(release_notes(tmp_path / "skills"))
+    script = tmp_path / "skills/release-notes/scripts/format-release-notes.ts"
+    script.write_text("export default (input, ctx: any) => ctx.workspace.readFile('/draft.md')\n")
+
+    class MyAgent(Think):
+        model = ScriptedModel(
+            calls("activate_skill", name="release-notes"),
+            calls("run_skill_script", name="release-notes", path="scripts/format-release-notes.ts", input={}),
+            says("Done."),
+        )
+        env = SimpleNamespace(SKILLS_BUCKET=bucket)
+
+        def get_skills(self):
+            return [bundled_skills, skills.object_store(self.env.SKILLS_BUCKET, prefix="skills/")]
+
+        def get_skill_script_runner(self):
+            return skills.runner(workspace_instance=self.workspace)
+
+    app = await open_app(MyAgent)
+    await (await live(app.agent(MyAgent))).workspace.write_file("/draft.md", "It is faster.")
+    await app.agent(MyAgent).save_messages("Write the release notes.")
+
+    first, second, last = MyAgent.model.requests
+    system = first.system or ""
+    assert "- release-notes: Write release notes.\n- pirate: Say arr." in system
+    assert "Be brief." not in system
+    assert {"activate_skill", "read_skill_resource", "run_skill_script"} <= {
+        tool.name for tool in first.tools
+    }
+    [activated], [ran] = results(second), results(last)
+    assert "Be brief." in str(activated.output)
+    assert ran.output == "It is faster."
+
+
+@pytest.mark.example("readme", 8)
+async def test_the_skills_beside_a_file_are_a_source_and_so_is_a_manifest(
+    open_app: OpenApp, tmp_path: Path
+) -> None:
+    release_notes(tmp_path / "src" / "skills")
+    bundled_skills = skills.from_directory("skills", beside=str(tmp_path / "src" / "agent.py"))
+    made = skills.from_manifest(
+        id="made", skills=[{"name": "plain", "description": "Be plain.", "body": "Plainly."}]
+    )
+
+    registry = skills.SkillRegistry([bundled_skills, made])  # without an agent
+    await registry.load()
+
+    assert [one.name for one in registry.skills] == ["release-notes", "plain"]
+    assert "Plainly." in await registry.activate("plain")
+
+
+@pytest.mark.example("readme", 9)
+async def test_each_folder_is_a_skill_with_files_that_another_skill_may_name(tmp_path: Path) -> None:
+    registry = skills.SkillRegistry(skills.from_directory(release_notes(tmp_path / "skills")))
+    await registry.load()
+
+    [skill] = registry.skills
+    loaded = await registry.load_skill(skill.name)
+    guide = "references/style-guide.md"
+    by_name = await registry.read_resource(guide, "release-notes")
+    qualified = await registry.read_resource(f"release-notes/{guide}")
+    logo = await registry.read_resource("release-notes/logo.png")
+
+    assert loaded is not None
+    assert [(one.path, one.encoding) for one in loaded.resources] == [
+        ("logo.png", "base64"),
+        (guide, "text"),
+        ("scripts/format-release-notes.ts", "text"),
+    ]
+    assert "Use the present tense." in by_name
+    assert by_name == qualified
+    assert 'encoding="base64"' in logo
 
 
 # --- streaming to a callback; the child agent comes with agents that have agents

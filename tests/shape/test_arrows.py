@@ -120,6 +120,18 @@ ROOMS: dict[str, set[str]] = {
     "machines": {"programs", "sandbox"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
+    # Instructions with their files: where they are, what the prompt says of them, the tools to use them.
+    "skills": {
+        "guard",
+        "confined",
+        "models.port",
+        "store.port",
+        "tools",
+        "workspace",
+        "context",
+        "session",
+        "hooks",
+    },
     # Code that a model writes, and that calls its tools.
     "codemode": {
         "models.port",
@@ -149,6 +161,18 @@ ROOMS: dict[str, set[str]] = {
     "keeping": {"store.port", "workspace", "journal.queries", "session.queries"},
     # Those of one process, and which of them run here.
     "engines": {"sandbox", "monty", "machines", "browser"},
+    # Scripts that come with skills, each in the sandbox of its language.
+    "skill_scripts": {
+        "guard",
+        "tools",
+        "workspace.port",
+        "journal.tool_errors",
+        "sandbox.port",
+        "sandbox.braces",
+        "machines",
+        "engines.sandboxes",
+        "skills.values",
+    },
     "cluster": {"store", "postgres"},
     "runtime": {
         "keeping",
@@ -159,6 +183,7 @@ ROOMS: dict[str, set[str]] = {
         "codemode",
         "file_tools",
         "browser",
+        "skills",
         "store",
         "models",
         "tools",
@@ -209,7 +234,6 @@ OUTSIDE: dict[str, set[str]] = {
     "agent": {"declaring", "server.connections"},  # what its hooks are given
     "chat_hooks": set(),
     "think": {"agent", "chat_hooks"},
-    "skills": set(),
     "extensions": set(),
     "messengers": {"agent", "think"},
     "mcp_server": {"server"},  # given the parts of an app; app imports it when `mcp` is asked for
@@ -221,10 +245,16 @@ OUTSIDE: dict[str, set[str]] = {
     "serving": {"agent", "think", "server", "app", "devtools"},
     "cli": {"agent", "think", "server", "mcp_server", "app", "devtools", "testing", "serving", "client"},
     "files_cli": {"cli", "serving"},  # a command of its own size; cli finds it by name
+    "skills_cli": {"cli", "serving", "think"},  # so is this one
 }
 
 # An import against the arrows that we live with: (module, what it imports) -> why.
-ALLOWED: dict[tuple[str, str], str] = {}
+ALLOWED: dict[tuple[str, str], str] = {
+    (
+        "skills",
+        "skill_scripts.runner",
+    ): "the façade of skills has what runs their scripts, which needs theirs",
+}
 
 # What the core must not import, whoever wrote it: databases, servers, providers, exporters.
 FOREIGN = {

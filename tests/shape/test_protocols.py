@@ -21,6 +21,9 @@ SEAMS = {
         f"file_tools.operations.{name}Operations": f"users: storage of their own, for {name.lower()}"
         for name in ("Read", "Write", "Edit", "List", "Find", "Grep", "Delete", "Bash")
     },
+    "skills.tree.Tree": "adapters: files that skills are read from",
+    "skills.port.ScriptRunner": "users: what runs scripts of skills",
+    "skills.port.SkillSource": "users: where skills are",
     "workspace.port.Files": "adapters: a place for files",
     "workspace.port.History": "adapters: such a place that remembers",
     "cluster.membership.Shared": "adapters: a database that several processes use",

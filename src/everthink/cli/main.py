@@ -17,6 +17,7 @@ COMMANDS = {
     "mcp": "Offer your agents to MCP clients, or look at an MCP server.",
     "inspect": "Look into a database: agents, turns, calls.",
     "files": "Look at an agent's files, and change them.",
+    "skills": "Check skills, list those of agents, install some.",
     "release": "Try again what was set aside.",
     "export": "Write everything that is kept of an agent, as JSON lines.",
     "erase": "Delete an agent and everything that is kept of it.",
@@ -24,7 +25,7 @@ COMMANDS = {
     "doctor": "See what is installed, configured and missing.",
 }
 
-ELSEWHERE = {"files": "everthink.files_cli.command"}
+ELSEWHERE = {"files": "everthink.files_cli.command", "skills": "everthink.skills_cli.command"}
 """Commands that have a room of their own."""
 
 WITHOUT_ENV_FILE = ("new", "crashtest")

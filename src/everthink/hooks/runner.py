@@ -99,6 +99,14 @@ class HookRunner:
         """Tools besides the `@tool` methods."""
         return as_tools(await call_hook(self.agent.get_tools))
 
+    async def get_skills(self) -> Any:
+        """The sources of its skills, as they are written."""
+        return await call_hook(self.agent.get_skills)
+
+    async def get_skill_script_runner(self) -> Any:
+        """What runs the scripts of its skills."""
+        return await call_hook(self.agent.get_skill_script_runner)
+
     async def configure_session(self, session: Any) -> Any:
         """What the developer makes of a session."""
         return await call_hook(self.agent.configure_session, session)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import json
 import os
 import re
 import select
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..sandbox.lock import NOBODY
 from ..sandbox.port import Isolation, Limits
@@ -64,7 +65,15 @@ class Bubblewrap:
             user = NOBODY
         self._named, self._read_only = python, tuple(read_only)
         self._user, self._command = user, command
+        self._at_root: tuple[str, ...] = ()
         self._python: Python | None = None
+
+    def with_root(self, names: Iterable[str]) -> Bubblewrap:
+        """The same machine, in which these names in the home of a job are found at the root as well: what is
+        `~/skill` is also `/skill`."""
+        made = copy.copy(self)
+        made._at_root = tuple(names)
+        return made
 
     async def check(self) -> str | None:
         """Why no namespace can be made here, and the way out; `None` when one just was."""
@@ -151,6 +160,8 @@ class Bubblewrap:
         ]
         argv += ["--size", str(2 * limits.tree_bytes + ROOM), "--tmpfs", HOME]
         argv += ["--size", str(limits.tree_bytes + ROOM), "--perms", "1777", "--tmpfs", SCRATCH]
+        for name in self._at_root:
+            argv += ["--symlink", f"{HOME}/{name}", f"/{name}"]
         argv += ["--remount-ro", "/"]
         argv += [
             "--setenv",

@@ -73,12 +73,18 @@ class Process:
             assert process.stdin is not None
             assert process.stdout is not None
             stdout = asyncio.StreamReader(limit=_READ)
-            reading, _ = await loop.connect_read_pipe(
-                lambda: asyncio.StreamReaderProtocol(stdout), process.stdout
-            )
-            writing, flow = await loop.connect_write_pipe(
-                lambda: asyncio.streams.FlowControlMixin(loop), process.stdin
-            )
+            try:
+                reading, _ = await loop.connect_read_pipe(
+                    lambda: asyncio.StreamReaderProtocol(stdout), process.stdout
+                )
+                writing, flow = await loop.connect_write_pipe(
+                    lambda: asyncio.streams.FlowControlMixin(loop), process.stdin
+                )
+            except BaseException:  # nobody else knows of it yet
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
             stdin = asyncio.StreamWriter(writing, flow, None, loop)
             return cls(process, stdout, stdin, reading, stack.pop_all())
 

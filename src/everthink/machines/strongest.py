@@ -15,11 +15,11 @@ LOCAL: tuple[type[Bubblewrap] | type[Locked], ...] = (Bubblewrap, Locked)
 """Machines that need nothing but this computer, the strongest first."""
 
 
-async def strongest() -> Machine:
-    """The first that works here. Raises `CannotSpawn`."""
+async def strongest(*, python: str | None = None) -> Machine:
+    """The first that works here, with the Python that is named. Raises `CannotSpawn`."""
     problems: list[str] = []
     for make in LOCAL:
-        machine = make()
+        machine = make(python=python)
         if (problem := await machine.check()) is None:
             return machine
         problems.append(f"{make.__name__}: {problem}")

@@ -65,6 +65,7 @@ from ..session.sessions import Parts as SessionsParts
 from ..session.summary import model_summarizer
 from ..session.tree import Plan
 from ..settings import check_call
+from ..skills.wiring import TRUSTED, AgentSkills
 from ..store.port import Statement
 from ..tools.collect import ToolSource, client_tools_from, tools_of
 from ..tools.tool import Tool
@@ -127,6 +128,7 @@ class Chat:
         "programmatic",
         "recovery",
         "requests",
+        "skills",
         "submissions",
         "trials",
     )
@@ -176,6 +178,7 @@ class Chat:
         self.submissions = Submissions(self.host, self.door, self.browser)
         self.continuations = Continuations(self.host, self.door, self.browser)
         self.programmatic = Programmatic(self.host, self.door, self.browser, self.answers, self.submissions)
+        self.skills = AgentSkills(parts.hooks, parts.store, parts.save_value)
         self.cleaning = Cleaning(parts.store, parts.background)
         self._sweeping: Sweeping | None = None
         self.config: Any = None
@@ -207,6 +210,7 @@ class Chat:
     async def load(self, kept: KeptValues) -> None:
         """Read the conversation. Before the agent's own start code, which may send turns already."""
         await self.door.load(kept.get(MARK, int))
+        await self.attempt("skills", self.skills.start(kept.get(TRUSTED, dict[str, str])))
         self._adopt(await self.make_session(kept.get("session", str) or MAIN))
         self._warn_of_two_prompts()
         await self.attempt("transcript-hydration", self._hydrate())
@@ -484,7 +488,7 @@ class Chat:
         session.when_cleared = self._owes_sweep
         budget = host.hooks.setting("hydration_byte_budget")
         session.limit_hydration(budget if math.isfinite(budget) and budget > 0 else math.inf)
-        return await configured(host.hooks, session)
+        return self.skills.declare(await configured(host.hooks, session))
 
     def _adopt(self, session: Session) -> None:
         self.host.session = session
@@ -560,9 +564,10 @@ class Chat:
         if self.host.session.has_context and cls not in _WARNED:
             _WARNED.add(cls)
             log.warning(
-                "%s has context blocks, and its system prompt is made of those alone: what system_prompt or"
+                "%s has %s, and its system prompt is made of those alone: what system_prompt or"
                 ' get_system_prompt() say is not used. Make it a block: with_context("soul", provider=…).',
                 cls.__name__,
+                "context blocks" if self.skills.registry is None else "skills, which are a context block",
             )
 
     # --- the conversation without a turn
@@ -608,6 +613,7 @@ class Chat:
         if self._sources is None:
             self._sources = (
                 ToolSource("memory", lambda: self.host.session.tools()),
+                ToolSource("skills", lambda: self.skills.tools(self.host.session)),
                 ToolSource("get_tools", self.host.hooks.get_tools),
                 ToolSource("methods", self._methods),
                 ToolSource("workspace", self._workspace_tools),

@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from ..calling import awaited
+from ..context.activated_skills import with_activated, without_activated
 from ..errors import UNTOLD, AgentError, CompactionNotSetUp, InvalidSettings, is_for_people
 from ..messages import Message
 from ..models.tokens import TokenCounter
 from ..settings import shown, with_article
-from .overlay import Overlay
+from .overlay import Overlay, is_overlay
 from .summary import CompactContext, CompactFunction, Compaction
 from .tree import Tree
 
@@ -178,7 +179,7 @@ class Compactor:
         history = await self._tree.get_history(leaf_id)
         overlays = {overlay.message_id: overlay for overlay in await self._tree.overlays_in(history)}
         try:
-            result = await self._ask(history)
+            result = await self._ask([without_activated(one) if is_overlay(one) else one for one in history])
         except Exception as error:
             log.warning("a compaction failed; the conversation is as it was", exc_info=error)
             self._tell(_failure(error))
@@ -188,8 +189,10 @@ class Compactor:
         ends = None if result is None else _ends(result, history, overlays)
         if result is None or ends is None:
             return None
-        made = await self._cover(*ends, result.summary, reason, before)
-        return None if made is None else Compaction(*ends, result.summary)
+        first, last, covered = ends
+        summary = with_activated(result.summary, covered, is_overlay)
+        made = await self._cover(first, last, summary, reason, before)
+        return None if made is None else Compaction(first, last, summary)
 
     async def _ask(self, history: list[Message]) -> Compaction | None:
         assert self.fn is not None
@@ -261,8 +264,9 @@ def _failure(error: Exception) -> CompactionFailed:
 
 def _ends(
     result: Compaction, history: Sequence[Message], overlays: Mapping[str, Overlay]
-) -> tuple[str, str] | None:
-    """The real messages the new overlay covers, from the start of the first one it takes over."""
+) -> tuple[str, str, Sequence[Message]] | None:
+    """The real messages the new overlay covers, from the start of the first one it takes over: the ends, and
+    all that is shown of them now."""
     index_of = {message.id: index for index, message in enumerate(history)}
     first, last = index_of.get(result.from_message_id), index_of.get(result.to_message_id)
     if first is None or last is None or first > last:
@@ -274,7 +278,8 @@ def _ends(
         return None
     # It grows over the overlays before it: what they say was given to the function that wrote this one.
     older = [index for id, index in index_of.items() if id in overlays and index <= last]
-    start, end = history[min([first, *older])].id, history[last].id
+    begin = min([first, *older])
+    start, end = history[begin].id, history[last].id
     from_id = overlays[start].from_message_id if start in overlays else start
     to_id = overlays[end].to_message_id if end in overlays else end
-    return from_id, to_id
+    return from_id, to_id, history[begin : last + 1]

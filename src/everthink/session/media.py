@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
+from ..context.activated_skills import is_activation
 from ..messages import Message, Part, encode_json, is_tool_part
 from ..settings import as_settings, check_fields
 from ..workspace.paths import EVICTED_FOLDER
@@ -136,7 +137,7 @@ class _Pass:
             if isinstance(url, str) and url[:5].lower() == "data:":
                 marker = self._taken(url, part.get("mediaType"))
                 return part if marker is None else {"type": "text", "text": marker}
-        elif is_tool_part(part) and "output" in part:
+        elif is_tool_part(part) and "output" in part and not is_activation(part):
             output = self._walked(part["output"], 0)
             return part if output is part["output"] else {**part, "output": output}
         return part

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from ..context.activated_skills import is_activation_text
 from ..messages import encode_json
 from ..models import port as model
 
@@ -44,7 +45,7 @@ def choose(messages: Sequence[model.ModelMessage], *, omitted: Collection[str], 
     found: dict[str, _Candidate] = {}
     for index, result in _results(shown):
         size = _result_size(result)
-        if size <= _WORTH_IT or result.id in omitted:
+        if size <= _WORTH_IT or result.id in omitted or is_activation_text(result.name, result.output):
             continue
         known = found.get(result.id, _Candidate(result.id, 0, False, index))
         found[result.id] = _Candidate(

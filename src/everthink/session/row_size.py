@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ..context.activated_skills import carries_activated, is_activation
 from ..context.loaded_documents import LOAD
 from ..messages import Message, Part, encode_json, is_tool_part, tool_name
 from ..settings import as_settings, check_fields
+from .overlay import is_overlay
 
 __all__ = [
     "MAX_ROW_BYTES",
@@ -160,8 +162,10 @@ def shorten(message: Message, how: Shortening = _USUAL) -> Message:
     parts: list[Part] = []
     changed = False
     for part in message.parts:
-        if is_tool_part(part) and tool_name(part) == LOAD:
-            pass  # a document stays whole until it is unloaded
+        if (is_tool_part(part) and tool_name(part) == LOAD) or is_activation(part):
+            pass  # a document stays whole until it is unloaded, and a skill for good
+        elif carries_activated(part) and is_overlay(message):
+            pass  # so do the skills of a summary
         elif "output" in part and _length(part["output"]) > how.max_output_chars:
             part = {**part, "output": cut(part["output"], how.max_output_chars)}
             changed = True

@@ -57,9 +57,10 @@ class Inner:
         input: Any,
         *,
         begin: Callable[[Any], Awaitable[None]],
-        conclude: Conclude,
+        conclude: Conclude | None = None,
     ) -> Any:
-        """Run a call and return its result as JSON; what it raises is raised."""
+        """Run a call and return its result as JSON; what it raises is raised. Without `conclude` nothing is
+        kept of it."""
         calls, run = self._calls, self._calls.run
         called = CalledTool(call_id, tool.name, input)
         call = ToolCall(
