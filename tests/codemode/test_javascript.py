@@ -22,6 +22,21 @@ async def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
+@tool
+async def keep(record: dict[str, int], times: int = 1) -> int:
+    """Keep a record."""
+    return sum(record.values()) * times
+
+
+async def test_a_tool_that_takes_an_object_is_called_in_every_way(coder: MakeCoder) -> None:
+    agent = await coder(keep, options={"language": "javascript"})
+    output = await agent.run(
+        "[await tools.keep({record: {a: 1, b: 2}}), await tools.keep({record: {a: 1}, times: 5}),"
+        " await tools.keep({a: 1}), await tools.keep({a: 1}, 3)]"
+    )
+    assert output["result"] == [3, 5, 1, 3], output
+
+
 async def test_code_in_javascript_calls_tools_waits_and_goes_on(coder: MakeCoder) -> None:
     agent = await coder(price, pay, options={"language": "javascript"})
     waiting = await agent.run(
