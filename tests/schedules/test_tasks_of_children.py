@@ -80,6 +80,7 @@ class Family:
 
 
 @pytest.mark.case(636, 637)
+@pytest.mark.agent_case(600)
 async def test_tasks_of_a_child_are_done_in_the_child_also_after_a_restart(open_app: OpenApp) -> None:
     # Given a child that declares a prompt and a handler, and a process that nobody asks for either
     family = Family(open_app)
@@ -100,6 +101,7 @@ async def test_tasks_of_a_child_are_done_in_the_child_also_after_a_restart(open_
 
 
 @pytest.mark.case(638)
+@pytest.mark.agent_case(600)
 async def test_members_of_a_family_keep_tasks_of_one_id_apart(open_app: OpenApp) -> None:
     # Given a parent and two children with the same ids
     family = Family(open_app)
