@@ -378,7 +378,7 @@ class StoredFiles:
         async with self._shared.lock:
             first = (await self._store.fetch(queries.FIRST_OF_TURN, turn))[0][0]
             with Uncollected() as large:
-                kept = [] if first is None else await self._kept_after(first - 1, large)
+                kept = () if first is None else await self._kept_after(first - 1, large)
                 wanted = before_turn(kept, turn)
                 return await self._carry_out(lambda plan: plan.bring_back(wanted), conclude, limits, large)
 
