@@ -285,7 +285,7 @@ class Extension:
     def __init__(
         self, manifest: Manifest | Mapping[str, Any], source: str, language: Language = "javascript"
     ) -> None:
-        """`manifest`: a `Manifest`, or a dict with its fields, which may have the names that JavaScript uses."""
+        """`manifest`: a `Manifest`, or a dict with its fields, also by the names that JavaScript uses."""
         _set(self, "manifest", as_manifest(manifest))
         _set(self, "language", language)
         _set(self, "source", source)

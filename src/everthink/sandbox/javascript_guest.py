@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import posixpath
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from . import guest
+from .contexts import Contexts, Place
 from .guest import Guest, Output, Refused, Running, Watch, Wire, collected, with_parents
 
 _HERE = Path(__file__).parent
@@ -173,8 +175,11 @@ class Tree:
 class Run(Running):
     """One job."""
 
-    def __init__(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> None:
+    def __init__(
+        self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview, contexts: Contexts
+    ) -> None:
         self._wire, self._watch, self._job, self._limits = wire, watch, job, job["limits"]
+        self._contexts = contexts
         self._stdin = bytes(body[: job["stdin"]])
         files: dict[str, bytes] = {}
         place = job["stdin"]
@@ -290,13 +295,18 @@ class Run(Running):
         )
         from wasmtime import Trap, WasmtimeError
 
-        runtime = Runtime(memory_limit=self._limits["memory"], stack_limit=None)
+        keep, loaded, is_whole = self._job["keep"], self._loaded(), False
+        place = None if keep is None else self._contexts.taken(keep, loaded)
+        if is_new := place is None:
+            place = Place(Runtime(memory_limit=self._limits["memory"], stack_limit=None), loaded)
+        place.job = self
         try:
-            _ask_while_it_runs(runtime, self._is_stopped)
-            runtime.set_module_loader(
-                normalize=self._resolved, load=self._module, transform_flags=SourceTransform.NONE
-            )
-            await self._script(runtime.new_context(timeout=_NEVER))
+            if is_new:
+                self._made(place, SourceTransform.NONE)
+                await self._script(place.context)
+            else:
+                await self._again(place.context)
+            is_whole = keep is not None and self._is_left and not self._is_ending
         except MemoryLimitError:
             self._stopped = self._stopped or "memory"
         except DeadlockError:
@@ -310,12 +320,41 @@ class Run(Running):
         except (QuickJSError, WasmtimeError) as error:
             self._raised = f"Error: The engine gave up ({_last(error)})."
         finally:
-            with contextlib.suppress(Exception):  # of an engine that has trapped; what it held is freed
-                runtime.close()
+            if is_whole:
+                self._contexts.keep(keep, place)
+            else:
+                place.close()
+
+    def _loaded(self) -> bytes:
+        """What tells the modules of this job from others."""
+        if self._job["keep"] is None:
+            return b""
+        parts = [self._job["source"], *itertools.chain(*sorted(self._job["modules"].items()))]
+        return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+    @staticmethod
+    def _made(place: Place, no_transform: Any) -> None:
+        """Make a context that asks whichever job is in its place."""
+        _ask_while_it_runs(place.runtime, lambda: place.job._is_stopped())
+        place.runtime.set_module_loader(
+            normalize=lambda base, name: place.job._resolved(base, name),
+            load=lambda name: place.job._module(name),
+            transform_flags=no_transform,
+        )
+        context = place.context = place.runtime.new_context(timeout=_NEVER)
+        context.register("__host", lambda what, *args: place.job._asked(what, *args))
+
+        async def following() -> Any:
+            return await place.job._next()
+
+        context.register("__next", following, is_async=True)
+
+    async def _again(self, context: Any) -> None:
+        """Call a function once more that an earlier job has loaded."""
+        given = json.dumps(json.dumps(self._job["input"]))
+        await context.eval_async(f"__job.again({given}); await __job.module({json.dumps(self._path)})")
 
     async def _script(self, context: Any) -> None:
-        context.register("__host", self._asked)
-        context.register("__next", self._next, is_async=True)
         context.globals["__settings"] = json.dumps(self._settings())
         context.eval(_sources[_OURS], module=True)
         if self._refused is not None:
@@ -382,7 +421,10 @@ class Run(Running):
         job = self._job
         seed = None if job["seed"] is None else hashlib.sha256(job["seed"].encode()).digest()
         return {
-            **{name: job[name] for name in ("style", "path", "input", "args", "env", "cwd", "names", "now")},
+            **{
+                name: job[name]
+                for name in ("style", "path", "input", "args", "env", "cwd", "names", "now", "keep")
+            },
             "stdin": self._stdin.decode("utf-8", "replace"),
             "seed": seed and [int.from_bytes(seed[at : at + 4], "big") for at in (0, 4, 8, 12)],
         }
@@ -691,8 +733,11 @@ class _JavaScript(Guest):
         for name in set(_NODE.values()):
             _sources[f"node:{name}"] = (_HERE / "node" / f"{name}.js").read_text()
 
+    def __init__(self) -> None:
+        self._contexts = Contexts()
+
     def job(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> Run:
-        return Run(wire, watch, job, body)
+        return Run(wire, watch, job, body, self._contexts)
 
 
 def main() -> None:
