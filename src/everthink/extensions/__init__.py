@@ -4,7 +4,9 @@ from everthink.extensions import Extension, Permissions
 """
 
 from ..facades import help_from
+from .manager import ExtensionManager
 from .port import ExtensionHost, ExtensionStorage, LoadedExtension
+from .tools import create_extension_tools
 from .values import (
     Approval,
     ContextBlockInfo,
@@ -26,6 +28,7 @@ __all__ = [
     "Extension",
     "ExtensionHost",
     "ExtensionInfo",
+    "ExtensionManager",
     "ExtensionRequest",
     "ExtensionStorage",
     "LoadedExtension",
@@ -34,6 +37,7 @@ __all__ = [
     "Refuse",
     "SessionPermissions",
     "StoredExtension",
+    "create_extension_tools",
 ]
 
 help_from(__name__)

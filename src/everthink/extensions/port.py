@@ -56,7 +56,7 @@ class LoadedExtension(Protocol):
         ...
 
     async def close(self) -> None:
-        """Free what it holds. Nothing is asked of it afterwards."""
+        """Free what it holds. A tool that somebody still has raises from here on: it "has been unloaded"."""
         ...
 
 

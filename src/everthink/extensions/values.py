@@ -35,6 +35,7 @@ __all__ = [
     "StoredExtension",
     "WorkspaceAccess",
     "as_extension",
+    "as_extensions",
     "as_manifest",
     "as_permissions",
     "beyond",
@@ -385,6 +386,17 @@ def as_extension(value: Any, where: str = "get_extensions()") -> Extension:
             next_step='Give Extension({"name": …, "version": …}, source), or {"manifest": …, "source": …}.',
         )
     return as_settings(Extension, value, where)
+
+
+def as_extensions(value: Any, where: str = "get_extensions()") -> list[Extension]:
+    """Extensions as they are written: one, several, or none. Raises `InvalidSettings` for anything else."""
+    if value is None:
+        return []
+    if isinstance(value, Extension) or (isinstance(value, Mapping) and "manifest" in value):
+        return [as_extension(value, where)]
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        return [as_extension(cast("Any", value), where)]  # raises
+    return [as_extension(one, where) for one in cast("Iterable[Any]", value)]
 
 
 def _set(value: object, name: str, to: Any) -> None:

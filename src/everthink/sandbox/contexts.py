@@ -28,6 +28,26 @@ class Place:
         self.context: Any = None
         self.job: Any = None
 
+    def must_stop(self) -> bool:
+        """Whether what runs is to end."""
+        return self.job.must_stop()
+
+    def resolved(self, base: str, name: str) -> str | None:
+        """Which module is meant."""
+        return self.job.resolved(base, name)
+
+    def module(self, name: str) -> str | None:
+        """The source of a module."""
+        return self.job.module(name)
+
+    def asked(self, what: str, *args: Any) -> Any:
+        """Called from JavaScript."""
+        return self.job.asked(what, *args)
+
+    async def following(self) -> Any:
+        """What happens next."""
+        return await self.job.following()
+
     def close(self) -> None:
         """Free what it holds."""
         with contextlib.suppress(Exception):  # of an engine that has trapped; what it held is freed

@@ -226,7 +226,7 @@ class Run(Running):
         if self._task is not None:
             self._task.cancel()
 
-    def _is_stopped(self) -> bool:
+    def must_stop(self) -> bool:
         """Asked by the engine over and over while a script runs; true ends it, whatever it catches."""
         self._polls += 1
         if self._stopped is None:
@@ -258,7 +258,7 @@ class Run(Running):
             return {"refused": str(wrong)}, []
         except Exception:
             # The engine says all kinds of things when it is ended in the middle of something.
-            if not self._is_stopped():
+            if not self.must_stop():
                 raise
         finally:
             self._task = None
@@ -295,7 +295,8 @@ class Run(Running):
         )
         from wasmtime import Trap, WasmtimeError
 
-        keep, loaded, is_whole = self._job["keep"], self._loaded(), False
+        keep: str | None = self._job["keep"]
+        loaded, is_whole = self._loaded(), False
         place = None if keep is None else self._contexts.taken(keep, loaded)
         if is_new := place is None:
             place = Place(Runtime(memory_limit=self._limits["memory"], stack_limit=None), loaded)
@@ -306,7 +307,7 @@ class Run(Running):
                 await self._script(place.context)
             else:
                 await self._again(place.context)
-            is_whole = keep is not None and self._is_left and not self._is_ending
+            is_whole = self._is_left and not self._is_ending
         except MemoryLimitError:
             self._stopped = self._stopped or "memory"
         except DeadlockError:
@@ -320,7 +321,7 @@ class Run(Running):
         except (QuickJSError, WasmtimeError) as error:
             self._raised = f"Error: The engine gave up ({_last(error)})."
         finally:
-            if is_whole:
+            if keep is not None and is_whole:
                 self._contexts.keep(keep, place)
             else:
                 place.close()
@@ -335,19 +336,13 @@ class Run(Running):
     @staticmethod
     def _made(place: Place, no_transform: Any) -> None:
         """Make a context that asks whichever job is in its place."""
-        _ask_while_it_runs(place.runtime, lambda: place.job._is_stopped())
+        _ask_while_it_runs(place.runtime, place.must_stop)
         place.runtime.set_module_loader(
-            normalize=lambda base, name: place.job._resolved(base, name),
-            load=lambda name: place.job._module(name),
-            transform_flags=no_transform,
+            normalize=place.resolved, load=place.module, transform_flags=no_transform
         )
         context = place.context = place.runtime.new_context(timeout=_NEVER)
-        context.register("__host", lambda what, *args: place.job._asked(what, *args))
-
-        async def following() -> Any:
-            return await place.job._next()
-
-        context.register("__next", following, is_async=True)
+        context.register("__host", place.asked)
+        context.register("__next", place.following, is_async=True)
 
     async def _again(self, context: Any) -> None:
         """Call a function once more that an earlier job has loaded."""
@@ -455,7 +450,7 @@ class Run(Running):
     def _is_typed(self, name: str) -> bool:
         return name.endswith(_TYPED) or (name == self._path and self._job["language"] == "typescript")
 
-    def _resolved(self, base: str, name: str) -> str | None:
+    def resolved(self, base: str, name: str) -> str | None:
         """Which module is meant."""
         if name == self._path:
             return name
@@ -482,7 +477,7 @@ class Run(Running):
             return self._tree.read(name).decode("utf-8", "replace")
         return None
 
-    def _module(self, name: str) -> str | None:
+    def module(self, name: str) -> str | None:
         """The source of a module. What is wrong with it is thrown where it is imported."""
         if (ours := _sources.get(name)) is not None:
             return ours
@@ -499,7 +494,7 @@ class Run(Running):
 
     # --- what a script asks of us
 
-    def _asked(self, what: str, *args: Any) -> Any:
+    def asked(self, what: str, *args: Any) -> Any:
         """Called from JavaScript. An exception would have no words there."""
         try:
             return self._ask(what, *args)
@@ -600,7 +595,7 @@ class Run(Running):
             self._answers.append([number, words, "null"])
         self._news.set()
 
-    async def _next(self) -> list[Any] | None:
+    async def following(self) -> list[Any] | None:
         """What happens next. This begins when all that was due has run, or 100,000 jobs of it."""
         while True:
             if self._is_ending:

@@ -108,6 +108,8 @@ class Job:
     keep: str | None = None
     """JavaScript functions: a name under which what was loaded is kept, for the next job of this name with
     the same source. It may be gone by then; so nothing may depend on it."""
+    check_types: bool = True
+    """Python: whether code whose types cannot fit is refused before it runs."""
     now: int | None = None
     """A clock that stands still, in milliseconds. With `seed`: run again is the same run."""
     seed: str | None = None

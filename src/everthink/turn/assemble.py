@@ -97,7 +97,7 @@ async def assemble(host: TurnHost, turn: Turn) -> Assembled:
     config: TurnConfig | None = None
     if host.hooks.overrides("before_turn") or host.hooks.overrides("before_step"):
         messages = unshared(messages)
-    if host.hooks.overrides("before_turn"):
+    if host.hooks.hears("before_turn"):
         context = TurnContext(
             system=await prompt_with(host, base, tools),
             messages=ReadList(messages, "turn.messages", "Return TurnConfig(messages=[…]) from before_turn."),
