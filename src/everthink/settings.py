@@ -196,6 +196,7 @@ _HOOK = re.compile(r"(before|after|on|should|classify|repair|validate)_")
 _SOUNDS_CALLED = re.compile(r"(before|after|on)_")
 _GIVES = (
     "configure_session",
+    "extension_policy",
     "format_agent_tool_input",
     "format_detached_completion",
     "format_detached_milestone",

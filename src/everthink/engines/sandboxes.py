@@ -68,7 +68,7 @@ class Sandboxes:
         if "javascript" not in self._extensions:
             from ..sandbox.javascript import JavaScriptSandbox
 
-            self._extensions["javascript"] = JavaScriptSandbox(most=8, jobs_each=20_000, idle_after=300.0)
+            self._extensions["javascript"] = JavaScriptSandbox(most=6, jobs_each=20_000, idle_after=300.0)
         return self._extensions["javascript"]
 
     async def machine(self, python: str | None = None) -> MachineSandbox:

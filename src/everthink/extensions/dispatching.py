@@ -33,7 +33,7 @@ __all__ = ["Listening"]
 
 log = logging.getLogger("everthink.extensions")
 
-MORE = 0.5
+MORE = 1.0
 """Seconds beyond its own limit after which an extension that does not end by itself is left alone."""
 MOST_PIECES = 5_000
 """Pieces of an answer that wait for an extension; those beyond are left out."""

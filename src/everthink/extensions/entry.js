@@ -55,6 +55,7 @@ export default async function run({ module, what, name, given, hasHost }, { brid
   try {
     return { value: await called(what, name, given, hasHost ? hostOf(bridge) : null) };
   } catch (error) {
+    if (error === null) return { failed: { name: '', message: 'It has no memory left.' } }; // not even for an error
     const isError = error instanceof Error;
     return { failed: { name: isError ? `${error.name}` : '', message: `${isError ? error.message : error}` } };
   }

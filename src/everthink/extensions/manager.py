@@ -27,6 +27,7 @@ from .values import (
     HOOKS,
     Extension,
     ExtensionInfo,
+    ExtensionRequest,
     HookName,
     Language,
     Manifest,
@@ -44,6 +45,8 @@ log = logging.getLogger("everthink.extensions")
 
 MOST = 50
 """Extensions of one agent."""
+MOST_AT_ONCE = 3
+"""Calls of the extensions of one agent that run at once: the sandboxes are there for all agents."""
 CreateHost = Callable[[Manifest], ExtensionHost | None]
 OnUnload = Callable[[str, tuple[str, ...]], Any]
 Together = Callable[[ExtensionInfo, Sequence[Statement]], Awaitable[None]]
@@ -78,7 +81,10 @@ class ExtensionManager:
         self._tools: dict[str, dict[str, Tool]] = {}
         self._hears: dict[HookName, tuple[LoadedExtension, ...]] = dict.fromkeys(HOOKS, ())
         self._busy = asyncio.Lock()
+        self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._is_restored = False
+        self.policy: Callable[[ExtensionRequest], Any] | None = None
+        """Says which rights an extension gets that a model loads. `None`: `create_extension_tools` does."""
         self.on_unload: OnUnload | None = None
         """Called after one was unloaded, with its name and the full labels of its blocks."""
         self.on_load: Callable[[LoadedExtension], Any] | None = None
@@ -247,6 +253,7 @@ class ExtensionManager:
             engines=self._of(),
             host=None if create is None else create(extension.manifest),
             hook_timeout=self._hook_timeout,
+            room=self._room,
         )
 
     def _of(self) -> Engines:

@@ -9,6 +9,7 @@ shared: neither by two extensions, nor by two agents that have the same one.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import re
@@ -36,7 +37,15 @@ __all__ = ["LIMITS", "TOOLS", "Engines", "SandboxedExtension", "read"]
 
 log = logging.getLogger("everthink.extensions")
 
-LIMITS = Limits(wall=30.0, cpu=5.0, memory=16 * 1024 * 1024, output=16_000, calls=200, file_bytes=1_000_000)
+LIMITS = Limits(
+    wall=30.0,
+    cpu=5.0,
+    memory=16 * 1024 * 1024,
+    output=16_000,
+    calls=200,
+    file_bytes=1_000_000,
+    tree_bytes=1_000_000,
+)
 """What one call of an extension may use."""
 TOOLS = ToolOrigin(
     "extensions",
@@ -74,7 +83,7 @@ async def read(extension: Extension, engines: Engines) -> Found:
         _known.move_to_end(key)
         return found_in(_known[key], extension.manifest, python=is_python)
     manifest = extension.manifest
-    job = _job(extension, "describe", "", None, has_host=False, keep=None, limits=_LOADING)
+    job = _job(extension, "describe", "", None, has_host=False, keep=uuid4().hex, limits=_LOADING)
     outcome = await engines.extensions(extension.language).run(job, NoHost())
     if outcome.status != "done":
         why = _in_lines_of_source(extension, outcome.error or outcome.status)
@@ -101,11 +110,12 @@ class SandboxedExtension:
         engines: Engines,
         host: ExtensionHost | None,
         hook_timeout: float,
+        room: asyncio.Semaphore,
     ) -> None:
         self.extension = extension
         self._origin: Origin = origin
         self._found = found.of(extension.manifest)
-        self._engines, self._host = engines, host
+        self._engines, self._host, self._room = engines, host, room
         self._keep = uuid4().hex
         self._is_closed = False
         self._hook_limits = replace(LIMITS, wall=hook_timeout, cpu=min(LIMITS.cpu, hook_timeout))
@@ -168,7 +178,8 @@ class SandboxedExtension:
         job = _job(
             extension, what, written, given, has_host=self._host is not None, keep=self._keep, limits=limits
         )
-        outcome = await self._engines.extensions(extension.language).run(job, asked)
+        async with self._room:
+            outcome = await self._engines.extensions(extension.language).run(job, asked)
         asked.flush()
         if outcome.status != "done":
             why = _in_lines_of_source(extension, outcome.error or outcome.status)

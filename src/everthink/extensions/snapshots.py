@@ -45,6 +45,8 @@ def json_safe(value: Any) -> Any:
 
 
 def _safe(value: Any, depth: int) -> Any:
+    if depth > DEEPEST:
+        return _DROPPED
     match value:
         case None | bool():
             return value
@@ -57,8 +59,6 @@ def _safe(value: Any, depth: int) -> Any:
         case BaseException():
             name, words = type(value).__name__, words_of(value) if isinstance(value, Exception) else ""
             return {"name": name, "message": words, "stack": f"{name}: {words}"}
-        case Mapping() | list() | tuple() if depth >= DEEPEST:
-            return _DROPPED
         case Mapping():
             items = cast("Mapping[Any, Any]", value).items()
             made = {str(key): _safe(one, depth + 1) for key, one in items if isinstance(key, str | int)}

@@ -31,6 +31,7 @@ from .values import (
     Refuse,
     beyond,
     capped,
+    has_port,
 )
 
 __all__ = ["CEILING", "create_extension_tools", "default_policy"]
@@ -240,7 +241,7 @@ class _Door:
         return found
 
     async def _decision(self, request: ExtensionRequest, ctx: ToolContext) -> Decision:
-        policy: Policy = self._policy or getattr(ctx.agent, "extension_policy", default_policy)
+        policy = self._policy or self._of(ctx).policy or default_policy
         decision: Any = await awaited(policy(request))
         if not isinstance(decision, Permissions | Approval | Refuse):
             raise InvalidSettings(
@@ -252,9 +253,14 @@ class _Door:
 
 
 def _request(given: Mapping[str, Any], ctx: ToolContext) -> ExtensionRequest:
-    permissions = Permissions(
-        workspace=given.get("workspace_access") or "none", network=tuple(given.get("network") or ())
-    )
+    hosts = tuple(given.get("network") or ())
+    if near := [host for host in hosts if has_port(host)]:
+        raise ToolError(
+            f"{near[0]!r} has a port, and a model may ask for public hosts only.",
+            kept="Nothing was loaded.",
+            next_step="Name the host alone.",
+        )
+    permissions = Permissions(workspace=given.get("workspace_access") or "none", network=hosts)
     manifest = Manifest(
         name=given["name"],
         version=given["version"],

@@ -35,11 +35,13 @@ __all__ = [
     "StoredExtension",
     "WorkspaceAccess",
     "as_extension",
-    "as_extensions",
     "as_manifest",
     "as_permissions",
     "beyond",
     "capped",
+    "has_port",
+    "listed",
+    "name_of",
     "prefix_of",
 ]
 
@@ -104,7 +106,7 @@ class Permissions:
     """What an extension may do besides computing. `Permissions()` is nothing at all."""
 
     network: tuple[str, ...] = ()
-    """Hosts that may be fetched: `"api.example.com"`, `"*.example.com"`."""
+    """Hosts that may be fetched: `"api.example.com"`, `"*.example.com"`. With its port, one near us, too."""
     workspace: WorkspaceAccess = "none"
     """The agent's files."""
     context: ContextPermissions = field(default_factory=ContextPermissions)
@@ -136,7 +138,7 @@ class Permissions:
 
 def capped(asked: Permissions, allowed: Permissions) -> Permissions:
     """What was asked for, as far as it is allowed: never more than either."""
-    rules = Rules(hosts=allowed.network)
+    rules = Rules(hosts=[host for host in allowed.network if not has_port(host)])
     workspace = _WORKSPACE[min(map(_WORKSPACE.index, (asked.workspace, allowed.workspace)))]
     return Permissions(
         network=tuple(host for host in asked.network if _covers(allowed.network, rules, host)),
@@ -161,8 +163,8 @@ def beyond(asked: Permissions, allowed: Permissions) -> bool:
 
 def _covers(allowed: tuple[str, ...], rules: Rules, host: str) -> bool:
     """Whether a host, or all below `*.host`, is among those that are allowed."""
-    if host in allowed:
-        return True
+    if host in allowed or has_port(host):
+        return host in allowed
     below = host.removeprefix("*.")
     if below == host:
         from ..errors import BlockedAddress
@@ -281,7 +283,7 @@ class Extension:
 
     manifest: Manifest
     source: str = field(repr=False)
-    language: Language
+    language: Language = "javascript"
 
     def __init__(
         self, manifest: Manifest | Mapping[str, Any], source: str, language: Language = "javascript"
@@ -388,15 +390,21 @@ def as_extension(value: Any, where: str = "get_extensions()") -> Extension:
     return as_settings(Extension, value, where)
 
 
-def as_extensions(value: Any, where: str = "get_extensions()") -> list[Extension]:
-    """Extensions as they are written: one, several, or none. Raises `InvalidSettings` for anything else."""
+def listed(value: Any) -> list[Any]:
+    """What `get_extensions()` gave, one by one. Whether each of them is an extension is another question."""
     if value is None:
         return []
-    if isinstance(value, Extension) or (isinstance(value, Mapping) and "manifest" in value):
-        return [as_extension(value, where)]
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        return [as_extension(cast("Any", value), where)]  # raises
-    return [as_extension(one, where) for one in cast("Iterable[Any]", value)]
+    is_one = isinstance(value, Extension | str | bytes | Mapping) or not isinstance(value, Iterable)
+    return [value] if is_one else list(cast("Iterable[Any]", value))
+
+
+def name_of(value: Any) -> str:
+    """The name of what may be an extension, for whoever has to say that it is none."""
+    if isinstance(value, Extension):
+        return value.manifest.name
+    manifest: Any = cast("Any", value).get("manifest") if isinstance(value, Mapping) else None
+    name: Any = cast("Any", manifest).get("name") if isinstance(manifest, Mapping) else None
+    return name if isinstance(name, str) else shown(value)
 
 
 def _set(value: object, name: str, to: Any) -> None:
@@ -431,8 +439,14 @@ def _hosts(given: Any) -> tuple[str, ...]:
     hosts = _texts(given, "network")
     if len(hosts) > MOST_HOSTS:
         raise InvalidSettings(f"network names {len(hosts)} hosts, more than {MOST_HOSTS}.")
-    Rules(hosts=hosts)  # raises for what is none
+    near = [host for host in hosts if has_port(host)]
+    Rules(hosts=[host for host in hosts if host not in near], allow=near)  # raises for what is none
     return tuple(host.lower() for host in hosts)
+
+
+def has_port(host: str) -> bool:
+    """True for a place with its port, which may be one near us."""
+    return host.rpartition(":")[2].isdigit()
 
 
 def _labels(given: Any, words: tuple[str, ...], where: str) -> Any:

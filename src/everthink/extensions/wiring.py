@@ -101,6 +101,7 @@ class AgentExtensions:
                 engines=parts.engines(),
                 hook_timeout=parts.hooks.setting("hook_timeout"),
             )
+            self._manager.policy = parts.hooks.extension_policy
             self._manager.on_load, self._manager.on_unload = self._loaded, self._unloaded
             parts.hooks.listeners = Listening(
                 self._manager, lambda: parts.hooks.setting("hook_timeout"), parts.background
@@ -122,13 +123,15 @@ class AgentExtensions:
         given = await self._parts.hooks.get_extensions()
         if given is None or (isinstance(given, Sequence) and not given):
             return
-        from .values import as_extensions
+        from .values import listed, name_of
 
-        for extension in as_extensions(given):
-            await attempt(f"the extension {extension.manifest.name!r}", self._load(extension))
+        for one in listed(given):
+            await attempt(f"the extension {name_of(one)!r}", self._load(one))
 
-    async def _load(self, extension: Any) -> None:
-        await self.manager.load(extension, origin="declared")
+    async def _load(self, one: Any) -> None:
+        from .values import as_extension
+
+        await self.manager.load(as_extension(one), origin="declared")
 
     async def _restored(self) -> None:
         await self.manager.restore()

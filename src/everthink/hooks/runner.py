@@ -118,6 +118,10 @@ class HookRunner:
         """The extensions that it declares, as they are written."""
         return await call_hook(self.agent.get_extensions)
 
+    async def extension_policy(self, asked: Any) -> Any:
+        """Which rights an extension gets that a model wants to load, as it was written."""
+        return await call_hook(self.agent.extension_policy, asked)
+
     async def configure_session(self, session: Any) -> Any:
         """What the developer makes of a session."""
         return await call_hook(self.agent.configure_session, session)

@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["MOST_KEPT", "Contexts", "Place"]
 
-MOST_KEPT = 32
+MOST_KEPT = 24
 """So many are kept in a child; it has memory for all of them."""
 
 

@@ -303,7 +303,7 @@ class Run(Running):
         place.job = self
         try:
             if is_new:
-                self._made(place, SourceTransform.NONE)
+                self._made(place, SourceTransform.NONE, self._limits["memory"])
                 await self._script(place.context)
             else:
                 await self._again(place.context)
@@ -334,13 +334,15 @@ class Run(Running):
         return hashlib.sha256(json.dumps(parts).encode()).digest()
 
     @staticmethod
-    def _made(place: Place, no_transform: Any) -> None:
+    def _made(place: Place, no_transform: Any, memory: int) -> None:
         """Make a context that asks whichever job is in its place."""
         _ask_while_it_runs(place.runtime, place.must_stop)
         place.runtime.set_module_loader(
             normalize=place.resolved, load=place.module, transform_flags=no_transform
         )
         context = place.context = place.runtime.new_context(timeout=_NEVER)
+        if place.loaded:
+            _bound_memory(place.runtime, memory)
         context.register("__host", place.asked)
         context.register("__next", place.following, is_async=True)
 
@@ -633,6 +635,16 @@ def _ask_while_it_runs(runtime: Any, is_stopped: Any) -> None:
     inner = getattr(runtime, "_engine_rt", None)
     if (set_handler := getattr(inner, "set_interrupt_handler", None)) is not None:
         set_handler(is_stopped)
+
+
+def _bound_memory(runtime: Any, memory: int) -> None:
+    """Let a context that is kept have so much memory and no more: the engine does not count all that it
+    hands out, and what one context takes the others in this child have not. It has no public name; without
+    it the child's own bound holds, for all of them together."""
+    for instance in getattr(getattr(runtime, "_engine_rt", None), "_instances", ()):
+        store, held = getattr(instance, "store", None), getattr(instance, "mem", None)
+        if store is not None and held is not None:
+            store.set_limits(memory_size=held.data_len(store) + memory)
 
 
 def _without_types(name: str, source: str) -> str:
