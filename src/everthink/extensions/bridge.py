@@ -10,19 +10,21 @@ names of functions, of other extensions and of agents that a guest sends decide 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ContextRefused, ExtensionError, WorkspaceError
 from ..messages import decode_json, encode_json, text_of
 from ..sandbox.port import HostRefused
 from ..skill_scripts.bridge import Bridge as Files
 from ..skill_scripts.rights import Rights, rules_of
-from ..store.port import AgentStore
 from ..words import said
 from .queries import StoredValues
 from .values import Manifest
 
-__all__ = ["Bridge", "Home"]
+if TYPE_CHECKING:
+    from .wiring import AgentExtensions
+
+__all__ = ["Bridge"]
 
 LARGEST_ANSWER = 1_000_000
 """Bytes of what is told at once."""
@@ -30,33 +32,10 @@ LONGEST_MESSAGE = 100_000
 LONGEST_CONTENT = 200_000
 
 
-class Home(Protocol):
-    """The agent of an extension, as far as extensions need it. Asked anew by each call."""
-
-    @property
-    def store(self) -> AgentStore:
-        """Its rows."""
-        ...
-
-    @property
-    def session(self) -> Any:
-        """Its live session."""
-        ...
-
-    @property
-    def workspace(self) -> Any:
-        """Its files."""
-        ...
-
-    async def add_message(self, text: str) -> None:
-        """Add a message of the user without a turn."""
-        ...
-
-
 class Bridge:
     """The host of one extension."""
 
-    def __init__(self, manifest: Manifest, home: Home) -> None:
+    def __init__(self, manifest: Manifest, home: AgentExtensions) -> None:
         self._name, self._labels, self._may = manifest.name, manifest.labels, manifest.permissions
         self._home = home
         self._network = rules_of(self._may.network) if self._may.network else None

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
+from ..hooks.listeners import Listeners
 from ..hooks.values import (
     ChunkContext,
     StepResult,
@@ -29,6 +30,9 @@ from .merging import merged
 from .port import LoadedExtension
 from .values import HookName
 
+if TYPE_CHECKING:
+    from .manager import ExtensionManager
+
 __all__ = ["Listening"]
 
 log = logging.getLogger("everthink.extensions")
@@ -39,25 +43,28 @@ MOST_PIECES = 5_000
 """Pieces of an answer that wait for an extension; those beyond are left out."""
 
 
-class Loaded(Protocol):
-    """The extensions of an agent."""
-
-    def get_hook_subscribers(self, hook: HookName) -> Sequence[LoadedExtension]:
-        """Those that hear a hook, in the order in which they were loaded."""
-        ...
-
-
 class Listening:
     """The hooks of the extensions of one agent."""
 
     def __init__(
         self,
-        loaded: Loaded,
+        loaded: ExtensionManager,
         timeout: Callable[[], float],
         background: Callable[[Awaitable[Any]], None],
     ) -> None:
         self._loaded, self._timeout, self._background = loaded, timeout, background
         self._pieces: dict[LoadedExtension, _Pieces] = {}
+
+    def listeners(self) -> Listeners:
+        """The same, as an agent's hooks take it."""
+        return Listeners(
+            hears=self.hears,
+            before_turn=self.before_turn,
+            before_tool_call=self.before_tool_call,
+            after_tool_call=self.after_tool_call,
+            on_step_finish=self.on_step_finish,
+            on_chunk=self.on_chunk,
+        )
 
     def hears(self, hook: Any) -> bool:
         """True when an extension hears it."""

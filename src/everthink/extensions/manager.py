@@ -22,7 +22,7 @@ from ..store.port import Statement
 from ..tools.tool import Tool
 from .found import Found
 from .port import ExtensionHost, ExtensionStorage, LoadedExtension
-from .sandboxed import Engines, SandboxedExtension, read
+from .sandboxed import SandboxedExtension, read
 from .values import (
     HOOKS,
     Extension,
@@ -71,7 +71,7 @@ class ExtensionManager:
         *,
         storage: ExtensionStorage | None = None,
         create_host: CreateHost | None = None,
-        engines: Engines | None = None,
+        engines: Sandboxes | None = None,
         hook_timeout: float = 5.0,
     ) -> None:
         self._storage, self._create_host, self._engines = storage, create_host, engines
@@ -256,7 +256,7 @@ class ExtensionManager:
             room=self._room,
         )
 
-    def _of(self) -> Engines:
+    def _of(self) -> Sandboxes:
         if self._engines is not None:
             return self._engines
         if self._own is None:

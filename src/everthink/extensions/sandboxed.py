@@ -18,12 +18,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 from ..errors import AgentError, ExtensionError, ToolError
 from ..messages import encode_json
-from ..sandbox.port import HostRefused, Job, Limits, NoHost, Sandbox, Stream
+from ..sandbox.port import HostRefused, Job, Limits, NoHost, Stream
 from ..settings import snake
 from ..tools.json_input import JsonInput
 from ..tools.tool import Origin as ToolOrigin
@@ -33,7 +33,10 @@ from .found import Found, FoundTool, found_in
 from .port import ExtensionHost
 from .values import Extension, HookName, Manifest, Origin
 
-__all__ = ["LIMITS", "TOOLS", "Engines", "SandboxedExtension", "read"]
+if TYPE_CHECKING:
+    from ..engines.sandboxes import Sandboxes
+
+__all__ = ["LIMITS", "TOOLS", "SandboxedExtension", "read"]
 
 log = logging.getLogger("everthink.extensions")
 
@@ -60,14 +63,6 @@ _NAMES = {"bridge.call": "async def call(verb: str, *given: Any) -> Any: ..."}
 _CALL = "bridge.call"
 
 
-class Engines(Protocol):
-    """What runs extensions."""
-
-    def extensions(self, language: str) -> Sandbox:
-        """The sandbox of a language."""
-        ...
-
-
 # --- reading a source
 
 _known: OrderedDict[bytes, Any] = OrderedDict()
@@ -75,7 +70,7 @@ _known: OrderedDict[bytes, Any] = OrderedDict()
 _MOST_KNOWN = 1_000
 
 
-async def read(extension: Extension, engines: Engines) -> Found:
+async def read(extension: Extension, engines: Sandboxes) -> Found:
     """Run a source once, to see what it has. Raises `ExtensionError`."""
     key = hashlib.sha256(f"{extension.language}\0{extension.source}".encode("utf-8", "replace")).digest()
     is_python = extension.language == "python"
@@ -107,7 +102,7 @@ class SandboxedExtension:
         origin: Origin,
         found: Found,
         *,
-        engines: Engines,
+        engines: Sandboxes,
         host: ExtensionHost | None,
         hook_timeout: float,
         room: asyncio.Semaphore,

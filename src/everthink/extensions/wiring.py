@@ -18,13 +18,13 @@ from ..context.providers import SearchableEntries, StoredBlock, StoredEntries
 from ..errors import InvalidContext
 
 if TYPE_CHECKING:
+    from ..engines.sandboxes import Sandboxes
     from ..hooks.runner import HookRunner
     from ..session.session import Session
     from ..store.port import AgentStore, Statement
     from ..tools.tool import Tool
     from .manager import ExtensionManager
     from .port import LoadedExtension
-    from .sandboxed import Engines
     from .values import ContextBlockInfo
 
 __all__ = ["AgentExtensions", "Parts"]
@@ -43,7 +43,7 @@ class Parts:
     now: Callable[[], int]
     save_value: Callable[[str, Any], Statement]
     background: Callable[[Awaitable[Any]], None]
-    engines: Callable[[], Engines]
+    engines: Callable[[], Sandboxes]
     live: Callable[[], Session | None]
     """The live session; `None` before there is one."""
     add_message: Callable[[str], Awaitable[None]]
@@ -103,9 +103,10 @@ class AgentExtensions:
             )
             self._manager.policy = parts.hooks.extension_policy
             self._manager.on_load, self._manager.on_unload = self._loaded, self._unloaded
-            parts.hooks.listeners = Listening(
+            listening = Listening(
                 self._manager, lambda: parts.hooks.setting("hook_timeout"), parts.background
             )
+            parts.hooks.listeners = listening.listeners()
         return self._manager
 
     @property

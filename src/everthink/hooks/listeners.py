@@ -2,12 +2,14 @@
 
     HookRunner, after what the developer wrote --> Listeners: only what they say to before_turn counts
 
-None of these raises, whatever an extension does.
+Functions that are handed in, since hooks know nothing of what is loaded. None of them raises, whatever an
+extension does.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from .values import (
     ChunkContext,
@@ -22,29 +24,19 @@ from .values import (
 __all__ = ["Listeners"]
 
 
-class Listeners(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listeners:
     """The extensions of one agent, as its hooks see them."""
 
-    def hears(self, hook: str) -> bool:
-        """True when one of them hears it."""
-        ...
-
-    async def before_turn(self, context: TurnContext, config: TurnConfig | None) -> TurnConfig | None:
-        """What is to change in a turn, after what the agent changes."""
-        ...
-
-    async def before_tool_call(self, call: ToolCall, decision: ToolDecision | None) -> None:
-        """Show a call, with what the agent decided."""
-        ...
-
-    async def after_tool_call(self, outcome: ToolOutcome) -> None:
-        """Show what came of a call."""
-        ...
-
-    async def on_step_finish(self, step: StepResult) -> None:
-        """Show a step that has ended."""
-        ...
-
-    def on_chunk(self, context: ChunkContext) -> None:
-        """Show a piece of the answer. It is not waited for."""
-        ...
+    hears: Callable[[str], bool]
+    """True when one of them hears that hook."""
+    before_turn: Callable[[TurnContext, TurnConfig | None], Awaitable[TurnConfig | None]]
+    """What is to change in a turn, after what the agent changes."""
+    before_tool_call: Callable[[ToolCall, ToolDecision | None], Awaitable[None]]
+    """Shows a call, with what the agent decided."""
+    after_tool_call: Callable[[ToolOutcome], Awaitable[None]]
+    """Shows what came of a call."""
+    on_step_finish: Callable[[StepResult], Awaitable[None]]
+    """Shows a step that has ended."""
+    on_chunk: Callable[[ChunkContext], None]
+    """Shows a piece of the answer. It is not waited for."""
