@@ -353,7 +353,7 @@ async def test_of_the_hooks_of_a_source_those_are_heard_that_the_manifest_names(
 
     assert info.hooks == ("before_turn",)
     assert "names hooks that its source has not: after_tool_call" in caplog.text
-    assert "its manifest does not name, and they are left out: on_chunk" in caplog.text
+    assert "its manifest does not name; they are left out: on_chunk" in caplog.text
     assert "'step' has hooks that extensions do not hear: before_step" in caplog.text
 
 

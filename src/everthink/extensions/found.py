@@ -75,25 +75,32 @@ class Found:
         tools: Sequence[FoundTool] = self.tools
         hooks: Sequence[HookName] = self.hooks
         if manifest.tools is not None:
-            _tell(manifest, "tools", set(manifest.tools), {one.name for one in tools})
+            _compare(manifest, "tools", set(manifest.tools), {one.name for one in tools})
             tools = [one for one in tools if one.name in manifest.tools]
         if manifest.hooks is not None:
-            _tell(manifest, "hooks", set(manifest.hooks), set(hooks))
+            _compare(manifest, "hooks", set(manifest.hooks), set(hooks))
             hooks = [name for name in hooks if name in manifest.hooks]
         return Found(tuple(tools), tuple(hooks))
 
 
-def _tell(manifest: Manifest, what: str, meant: set[str], has: set[str]) -> None:
-    if missing := sorted(meant - has):
-        log.warning(
-            "the extension %r names %s that its source has not: %s", manifest.name, what, ", ".join(missing)
-        )
-    if more := sorted(has - meant):
-        log.warning(
-            "the extension %r has %s that its manifest does not name, and they are left out: %s",
-            manifest.name,
-            what,
-            said(", ".join(more)),
+_told: set[str] = set()
+_MOST_TOLD = 500
+
+
+def _tell(words: str) -> None:
+    """Say it once: thousands of agents may have the same extension."""
+    if words not in _told and len(_told) < _MOST_TOLD:
+        _told.add(words)
+        log.warning("%s", words)
+
+
+def _compare(manifest: Manifest, what: str, meant: set[str], has: set[str]) -> None:
+    name = manifest.name
+    if missing := ", ".join(sorted(meant - has)):
+        _tell(f"the extension {name!r} names {what} that its source has not: {missing}")
+    if more := said(", ".join(sorted(has - meant))):
+        _tell(
+            f"the extension {name!r} has {what} that its manifest does not name, and they are left out: {more}"
         )
 
 
@@ -112,11 +119,9 @@ def found_in(value: Any, manifest: Manifest, *, python: bool = False) -> Found:
     tools = tuple(_tool(one, manifest, bounds) for one in listed)
     hooks = {snake(str(one)) for one in cast("list[Any]", has.get("hooks") or [])}
     if unknown := sorted(hooks - set(HOOKS)):
-        log.warning(
-            "the extension %r has hooks that extensions do not hear: %s. They hear: %s",
-            name,
-            said(", ".join(unknown)),
-            ", ".join(HOOKS),
+        _tell(
+            f"the extension {name!r} has hooks that extensions do not hear: {said(', '.join(unknown))}."
+            f" They hear: {', '.join(HOOKS)}"
         )
     return Found(tools, tuple(one for one in HOOKS if one in hooks))
 
