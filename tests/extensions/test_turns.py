@@ -564,3 +564,27 @@ async def test_a_block_of_the_agent_is_never_replaced_by_one_of_an_extension(ope
     await app.agent(cls, "a").save_messages("Hi")
 
     assert "ONE_NOTES (Mine)" in model.last_request.system
+
+
+# --- erasing and exporting
+
+
+async def test_what_an_agent_has_loaded_is_exported_and_erased_with_it(open_app: OpenApp) -> None:
+    model = ScriptedModel(calls("one_run"), says("1"))
+    cls = assistant(model)
+    app = await open_app(cls)
+    agent = app.agent(cls, "a")
+    body = "async (_, host) => host.storage.set('k', { n: 1 })"
+    await (await live(agent)).extension_manager.load(one_tool(body, **STORES))
+    await agent.save_messages("Hi")
+
+    lines = [line async for line in app.export(cls, "a")]
+    await app.erase(cls, "a")
+
+    [extension] = [line for line in lines if line["kind"] == "extension"]
+    [value] = [line for line in lines if line["kind"] == "extension_value"]
+    assert extension["manifest"]["permissions"]["storage"] is True
+    assert (value["extension"], value["key"], value["value"]) == ("one", "k", {"n": 1})
+    fresh = await live(app.agent(cls, "a"))
+    assert fresh.extension_manager.list() == []
+    assert await kept(fresh, "k", "one") is None
