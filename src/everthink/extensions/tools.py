@@ -63,9 +63,9 @@ writeFile(path, content), deleteFile(path) for the workspace, and fetch(url, opt
 `network`. All of them are async. There is nothing else: no require, no import, no process.
 
 Name in `hooks` those that it is to hear (beforeTurn, beforeToolCall, afterToolCall, onStepFinish, onChunk); \
-others are left out. Ask for no more than it needs: a person may be asked to agree. Name it with lower-case letters, digits and \
-underscores; its tools are then called name_tool. They are offered from the next turn on, not in this \
-one."""
+others are left out. Ask for no more than it needs: a person may be asked to agree. Name it with \
+lower-case letters, digits and underscores; its tools are then called name_tool. They are offered from the \
+next turn on, not in this one."""
 
 
 def default_policy(asked: ExtensionRequest) -> Decision:
