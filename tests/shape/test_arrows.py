@@ -182,6 +182,21 @@ ROOMS: dict[str, set[str]] = {
         "engines.sandboxes",
         "skills.values",
     },
+    # Code with declared rights that adds tools and hooks, each in a sandbox of its own.
+    "extensions": {
+        "guard",
+        "models.port",
+        "store.port",
+        "tools",
+        "context",
+        "session",
+        "hooks",
+        "journal.tool_errors",
+        "sandbox.port",
+        "engines.sandboxes",
+        "skill_scripts.bridge",
+        "skill_scripts.rights",
+    },
     "cluster": {"store", "postgres"},
     "runtime": {
         "keeping",
@@ -193,6 +208,7 @@ ROOMS: dict[str, set[str]] = {
         "file_tools",
         "browser",
         "skills",
+        "extensions",
         "store",
         "models",
         "tools",
@@ -243,7 +259,6 @@ OUTSIDE: dict[str, set[str]] = {
     "agent": {"declaring", "server.connections"},  # what its hooks are given
     "chat_hooks": set(),
     "think": {"agent", "chat_hooks"},
-    "extensions": set(),
     "messengers": {"agent", "think"},
     "mcp_server": {"server"},  # given the parts of an app; app imports it when `mcp` is asked for
     "app": {"agent", "think", "server", "mcp_server"},

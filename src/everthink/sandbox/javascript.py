@@ -20,6 +20,7 @@ from ..messages import encode_json
 from ..words import said as on_one_line
 from .checks import LONGEST_SOURCE, refusal
 from .child import Call, Child, Done, Gone
+from .contexts import MOST_KEPT
 from .engine import ChildSandbox
 from .port import Host, HostRefused, Isolation, Job, Language
 from .running import NO_MEMORY, OVER_LIMIT, TIMED_OUT, Ended, Run
@@ -57,7 +58,8 @@ class JavaScriptSandbox(ChildSandbox):
 
     def _memory(self, job: Job) -> int:
         """The engine keeps to its limit; texts are there once more on their way."""
-        return 2 * job.limits.memory + 3 * job.limits.tree_bytes
+        kept = 0 if job.keep is None else MOST_KEPT * job.limits.memory
+        return kept + 2 * job.limits.memory + 3 * job.limits.tree_bytes
 
     def _run(self, child: Child, job: Job, host: Host) -> Run:
         return JavaScriptRun(child, job, host)
@@ -84,6 +86,7 @@ class JavaScriptRun(Run):
             "modules": dict(job.modules),
             "input": job.input,
             "names": list(job.names),
+            "keep": job.keep,
             "now": job.now,
             "seed": job.seed,
         }
@@ -164,6 +167,8 @@ def _refused_constant(name: str) -> None:
 
 def _refusal(job: Job) -> str | None:
     limits = job.limits
+    if job.keep is not None and (job.style != "function" or job.now is not None or job.seed is not None):
+        return f"Only what was loaded of a function is kept, and with a clock that goes. {_KEPT}"
     for name in (job.path, *job.modules):
         if not _MODULE.fullmatch(name):
             return f"{on_one_line(name, 80)!r} cannot be the name of a module: it is a relative path. {_KEPT}"

@@ -122,13 +122,15 @@ define('crypto', {
 // --- what is waited for: answers and timers
 
 const open = new Map();
-let timers = [], timerCount = 0, isWaiting = false, isLeft = true, onSettled = [];
+let timers = [], timerCount = 0, isWaiting = false, isLeft = true, onSettled = [], run = 0;
 
 // Whatever waits in a script waits for this: there is always one question open while it runs.
 function pump() {
   if (isWaiting || isLeft) return;
   isWaiting = true;
+  const mine = run; // what is left of an earlier one is not settled in this one
   next().then((happened) => {
+    if (mine !== run) return;
     isWaiting = false;
     try {
       if (happened === null) fire();
@@ -306,7 +308,7 @@ define('structuredClone', (value) => copied(value));
 // --- what the job brings along
 
 const given = { input: settings.input, args: settings.args, env: settings.env, stdin: settings.stdin };
-for (const [name, value] of Object.entries(given)) if (!(name in globalThis)) define(name, value);
+if (settings.keep === null) for (const [name, value] of Object.entries(given)) if (!(name in globalThis)) define(name, value);
 
 const exit = (code = 0) => {
   host('exit', Math.trunc(Number(code)) & 255);
@@ -365,6 +367,12 @@ function inTheirWords(error) {
 }
 
 Object.defineProperty(globalThis, '__job', { value: Object.freeze({
+  again: (input) => {
+    run++;
+    settings.input = parse(input);
+    timers = [], onSettled = [], isWaiting = false, isLeft = true, value = undefined, thrown = null;
+    open.clear();
+  },
   begun: () => enter('begun'),
   left: () => leave('left'),
   threw: (error) => { thrown ??= { error }; },

@@ -13,6 +13,7 @@ import base64
 import binascii
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import posixpath
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from . import guest
+from .contexts import Contexts, Place
 from .guest import Guest, Output, Refused, Running, Watch, Wire, collected, with_parents
 
 _HERE = Path(__file__).parent
@@ -176,8 +178,11 @@ class Tree:
 class Run(Running):
     """One job."""
 
-    def __init__(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> None:
+    def __init__(
+        self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview, contexts: Contexts
+    ) -> None:
         self._wire, self._watch, self._job, self._limits = wire, watch, job, job["limits"]
+        self._contexts = contexts
         self._stdin = bytes(body[: job["stdin"]])
         files: dict[str, bytes] = {}
         place = job["stdin"]
@@ -224,7 +229,7 @@ class Run(Running):
         if self._task is not None:
             self._task.cancel()
 
-    def _is_stopped(self) -> bool:
+    def must_stop(self) -> bool:
         """Asked by the engine over and over while a script runs; true ends it, whatever it catches."""
         self._polls += 1
         if self._stopped is None:
@@ -256,7 +261,7 @@ class Run(Running):
             return {"refused": str(wrong)}, []
         except Exception:
             # The engine says all kinds of things when it is ended in the middle of something.
-            if not self._is_stopped():
+            if not self.must_stop():
                 raise
         finally:
             self._task = None
@@ -293,13 +298,19 @@ class Run(Running):
         )
         from wasmtime import Trap, WasmtimeError
 
-        runtime = Runtime(memory_limit=self._limits["memory"], stack_limit=None)
+        keep: str | None = self._job["keep"]
+        loaded, is_whole = self._loaded(), False
+        place = None if keep is None else self._contexts.taken(keep, loaded)
+        if is_new := place is None:
+            place = Place(Runtime(memory_limit=self._limits["memory"], stack_limit=None), loaded)
+        place.job = self
         try:
-            _ask_while_it_runs(runtime, self._is_stopped)
-            runtime.set_module_loader(
-                normalize=self._resolved, load=self._module, transform_flags=SourceTransform.NONE
-            )
-            await self._script(runtime.new_context(timeout=_NEVER))
+            if is_new:
+                self._made(place, SourceTransform.NONE, self._limits["memory"])
+                await self._script(place.context)
+            else:
+                await self._again(place.context)
+            is_whole = self._is_left and not self._is_ending
         except MemoryLimitError:
             self._stopped = self._stopped or "memory"
         except DeadlockError:
@@ -313,12 +324,37 @@ class Run(Running):
         except (QuickJSError, WasmtimeError) as error:
             self._raised = f"Error: The engine gave up ({_last(error)})."
         finally:
-            with contextlib.suppress(Exception):  # of an engine that has trapped; what it held is freed
-                runtime.close()
+            if keep is not None and is_whole:
+                self._contexts.keep(keep, place)
+            else:
+                place.close()
+
+    def _loaded(self) -> bytes:
+        """What tells the modules of this job from others."""
+        if self._job["keep"] is None:
+            return b""
+        parts = [self._job["source"], *itertools.chain(*sorted(self._job["modules"].items()))]
+        return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+    @staticmethod
+    def _made(place: Place, no_transform: Any, memory: int) -> None:
+        """Make a context that asks whichever job is in its place."""
+        _ask_while_it_runs(place.runtime, place.must_stop)
+        place.runtime.set_module_loader(
+            normalize=place.resolved, load=place.module, transform_flags=no_transform
+        )
+        context = place.context = place.runtime.new_context(timeout=_NEVER)
+        if place.loaded:
+            _bound_memory(place.runtime, memory)
+        context.register("__host", place.asked)
+        context.register("__next", place.following, is_async=True)
+
+    async def _again(self, context: Any) -> None:
+        """Call a function once more that an earlier job has loaded."""
+        given = json.dumps(json.dumps(self._job["input"]))
+        await context.eval_async(f"__job.again({given}); await __job.module({json.dumps(self._path)})")
 
     async def _script(self, context: Any) -> None:
-        context.register("__host", self._asked)
-        context.register("__next", self._next, is_async=True)
         context.globals["__settings"] = json.dumps(self._settings())
         context.eval(_sources[_OURS], module=True)
         if self._refused is not None:
@@ -393,7 +429,10 @@ class Run(Running):
         job = self._job
         seed = None if job["seed"] is None else hashlib.sha256(job["seed"].encode()).digest()
         return {
-            **{name: job[name] for name in ("style", "path", "input", "args", "env", "cwd", "names", "now")},
+            **{
+                name: job[name]
+                for name in ("style", "path", "input", "args", "env", "cwd", "names", "now", "keep")
+            },
             "stdin": self._stdin.decode("utf-8", "replace"),
             "seed": seed and [int.from_bytes(seed[at : at + 4], "big") for at in (0, 4, 8, 12)],
         }
@@ -424,7 +463,7 @@ class Run(Running):
     def _is_typed(self, name: str) -> bool:
         return name.endswith(_TYPED) or (name == self._path and self._job["language"] == "typescript")
 
-    def _resolved(self, base: str, name: str) -> str | None:
+    def resolved(self, base: str, name: str) -> str | None:
         """Which module is meant."""
         if name == self._path:
             return name
@@ -451,7 +490,7 @@ class Run(Running):
             return self._tree.read(name).decode("utf-8", "replace")
         return None
 
-    def _module(self, name: str) -> str | None:
+    def module(self, name: str) -> str | None:
         """The source of a module. What is wrong with it is thrown where it is imported."""
         if (ours := _sources.get(name)) is not None:
             return ours
@@ -468,7 +507,7 @@ class Run(Running):
 
     # --- what a script asks of us
 
-    def _asked(self, what: str, *args: Any) -> Any:
+    def asked(self, what: str, *args: Any) -> Any:
         """Called from JavaScript. An exception would have no words there."""
         try:
             return self._ask(what, *args)
@@ -573,7 +612,7 @@ class Run(Running):
             self._answers.append([number, words, "null"])
         self._news.set()
 
-    async def _next(self) -> list[Any] | None:
+    async def following(self) -> list[Any] | None:
         """What happens next. This begins when all that was due has run, or 100,000 jobs of it."""
         while True:
             if self._is_ending:
@@ -611,6 +650,16 @@ def _ask_while_it_runs(runtime: Any, is_stopped: Any) -> None:
     inner = getattr(runtime, "_engine_rt", None)
     if (set_handler := getattr(inner, "set_interrupt_handler", None)) is not None:
         set_handler(is_stopped)
+
+
+def _bound_memory(runtime: Any, memory: int) -> None:
+    """Let a context that is kept have so much memory and no more: the engine does not count all that it
+    hands out, and what one context takes the others in this child have not. It has no public name; without
+    it the child's own bound holds, for all of them together."""
+    for instance in getattr(getattr(runtime, "_engine_rt", None), "_instances", ()):
+        store, held = getattr(instance, "store", None), getattr(instance, "mem", None)
+        if store is not None and held is not None:
+            store.set_limits(memory_size=held.data_len(store) + memory)
 
 
 def _without_types(name: str, source: str) -> str:
@@ -713,8 +762,11 @@ class _JavaScript(Guest):
         for name in set(_NODE.values()):
             _sources[f"node:{name}"] = (_HERE / "node" / f"{name}.js").read_text()
 
+    def __init__(self) -> None:
+        self._contexts = Contexts()
+
     def job(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> Run:
-        return Run(wire, watch, job, body)
+        return Run(wire, watch, job, body, self._contexts)
 
 
 def main() -> None:
