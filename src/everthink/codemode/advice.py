@@ -22,7 +22,7 @@ _WAYS: tuple[tuple[str, str], ...] = (
     ("open is not defined", "Files: await state.readFile({path}), await state.writeFile({path, content})."),
     (
         "There are no files here",
-        "The files are those of the workspace: await state.readFile({path}), await state.writeFile({path, content}).",
+        "Those of the workspace: await state.readFile({path}), await state.writeFile({path, content}).",
     ),
     ("There is no state.", "The names of state are in camelCase: state.readFile."),
     ("BigInt are forbidden", "Return a string: String(value)."),

@@ -342,7 +342,7 @@ class _Run:
             now=row.began_at,
             seed=row.id,
             limits=options.limits,
-            # Files are functions of the host. A tree of the engine's own would be an empty one that nobody keeps.
+            # Files are the host's. A tree of the engine's own would be an empty one that nobody keeps.
             collect=(),
         )
         sandbox = options.sandbox or self._executions.sandbox(options.language)
