@@ -198,8 +198,19 @@ async def _begin(given: Any) -> None:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise HostRefused(f"{name} is a text, and not {type(value).__name__}.")
+        raise HostRefused(f"{name} is a text, and not {_JSON.get(type(value), 'something else')}.")
     return value
+
+
+_JSON: Mapping[type, str] = {
+    type(None): "missing",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+}
+"""Values as those call them who write JavaScript or bash."""
 
 
 def _entries(found: Sequence[Entry]) -> list[dict[str, Any]]:
