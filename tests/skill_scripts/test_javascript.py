@@ -157,9 +157,7 @@ async def test_writing_needs_the_right_to_write() -> None:
 
 
 @pytest.mark.memory_case(551)
-@pytest.mark.parametrize(
-    "options", [{}, {"workspace": "read-write"}, {"workspace": "none", "workspace_instance": files()}]
-)
+@pytest.mark.parametrize("options", [{}, {"workspace": "none", "workspace_instance": files()}])
 async def test_without_a_workspace_or_the_right_to_it_nothing_is_read(options: dict[str, Any]) -> None:
     source = "export default (input, ctx) => ctx.workspace.readFile('a')"
     assert "Workspace access is not available" in await refusal("a.js", source, **options)
