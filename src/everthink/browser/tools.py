@@ -125,10 +125,14 @@ def _check(
         raise _wrong("cdp_url is no address of a browser.", 'Write "ws://host:9222/…" or "http://host:9222".')
     if session not in ("agent", "turn"):
         raise _wrong(f"session={session!r}.", 'Choose "agent" or "turn".')
-    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or timeout <= 0:
+    if not _is_number(timeout) or timeout <= 0:
         raise _wrong(f"timeout={timeout!r}.", "Give seconds above 0.")
-    if not isinstance(most_characters, int) or isinstance(most_characters, bool) or most_characters < 0:
+    if not _is_number(most_characters) or most_characters < 0:
         raise _wrong(f"most_characters={most_characters!r}.", "Give a number, or 0 for no bound.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _wrong(what: str, next_step: str) -> InvalidSettings:

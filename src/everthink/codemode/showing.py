@@ -78,9 +78,12 @@ def _line(stream: Stream, line: str) -> str:
 
 def _named(call: Any) -> Any:
     """A call in a line; what is none, as it is."""
-    if isinstance(call, Mapping) and {"seq", "name", "state"} <= cast("Mapping[str, Any]", call).keys():
-        return f"{call['seq']} {call['name']}: {call['state']}"
-    return call
+    if not isinstance(call, Mapping):
+        return call
+    made = cast("Mapping[str, Any]", call)
+    return (
+        f"{made['seq']} {made['name']}: {made['state']}" if {"seq", "name", "state"} <= made.keys() else made
+    )
 
 
 def for_model(output: Any) -> Any:

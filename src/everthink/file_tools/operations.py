@@ -132,7 +132,7 @@ def as_entry(files: Any, found: Any) -> Entry | None:
 
 def as_bytes(files: Any, found: Any) -> bytes | None:
     """What `read_file_bytes` gave."""
-    if isinstance(found, bytearray | memoryview):
+    if isinstance(found, bytearray):
         return bytes(found)
     if found is not None and not isinstance(found, bytes):
         raise _unlike(files, "read_file_bytes", found, "bytes, or None when there is no file")
