@@ -105,7 +105,8 @@ async def resource(registry: SkillRegistry, name: str | None, path: str) -> str:
         return f"The files of the skill {said(name)!r} cannot be read."
     found = await source.read_resource(name, path)
     if found is None:
-        return f"The skill {said(name)!r} has no file {said(path)!r}.{_files_of(await registry.load_skill(name))}"
+        there = _files_of(await registry.load_skill(name))
+        return f"The skill {said(name)!r} has no file {said(path)!r}.{there}"
     if len(found.content) > LONGEST_SHOWN:
         return (
             f"The file {said(path)!r} is too long to be shown: {found.size or len(found.content):,} bytes."
