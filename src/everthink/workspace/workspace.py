@@ -21,6 +21,7 @@ from typing import Any
 from ..calling import awaited
 from ..clock import Clock
 from ..errors import InvalidSettings, WorkspaceError
+from ..object_contents import ObjectContents
 from ..observe.events import EventBody
 from ..observe.workspace_events import (
     WorkspaceCp,
@@ -39,7 +40,6 @@ from . import refusals
 from .glob import Glob
 from .grep import Hits, Search
 from .memory import MemoryFiles
-from .objects import ObjectContents
 from .paths import normal
 from .port import (
     Change,
