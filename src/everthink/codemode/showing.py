@@ -76,6 +76,13 @@ def _line(stream: Stream, line: str) -> str:
     return line if stream == "stdout" else f"[error] {line}"
 
 
+def _named(call: Any) -> str:
+    if not isinstance(call, Mapping):
+        return str(call)
+    one = cast("Mapping[str, Any]", call)
+    return f"{one.get('seq')} {one.get('name')}: {one.get('state')}"
+
+
 def for_model(output: Any) -> Any:
     """What the model reads: the result and the output within bounds, of the calls their names and ends."""
     if not isinstance(output, Mapping):
@@ -84,11 +91,12 @@ def for_model(output: Any) -> Any:
     for key in ("result", "error"):
         if key in told:
             told[key] = cut(told[key], MODEL_BUDGET)
-    if "logs" in told:
-        told["logs"] = cut("\n".join(cast("list[str]", told["logs"])), MODEL_BUDGET)
-    calls = cast("list[dict[str, Any]]", told.get("calls", ()))
-    named = [f"{one['seq']} {one['name']}: {one['state']}" for one in calls]
-    count = len(named) + told.pop("callsLeftOut", 0)
-    told["calls"] = named if count <= 50 else [*named[:50], f"… and {count - 50:,} more"]
+    logs, calls = told.get("logs"), told.get("calls", [])
+    if isinstance(logs, list):
+        told["logs"] = cut("\n".join(map(str, cast("list[Any]", logs))), MODEL_BUDGET)
+    if isinstance(calls, list):  # what has left an old message is a text that says so
+        named = [_named(one) for one in cast("list[Any]", calls)]
+        count = len(named) + told.pop("callsLeftOut", 0)
+        told["calls"] = named if count <= 50 else [*named[:50], f"… and {count - 50:,} more"]
     told.pop("code", None)
     return told

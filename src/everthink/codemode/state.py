@@ -31,8 +31,16 @@ Body = Callable[[Any, dict[str, Any]], Awaitable[Any]]
 _PATH: Mapping[str, Any] = {"type": "string"}
 _TEXT: Mapping[str, Any] = {"type": "string"}
 _FLAG: Mapping[str, Any] = {"type": "boolean"}
-_NUMBER: Mapping[str, Any] = {"type": "integer", "minimum": 0}
+_CONTEXT: Mapping[str, Any] = {"type": "integer", "minimum": 0, "maximum": 100}
+_MATCHES: Mapping[str, Any] = {"type": "integer", "minimum": 0, "maximum": 10_000}
+_SPACES: Mapping[str, Any] = {"type": "integer", "minimum": 0, "maximum": 10}
 _ANY: Mapping[str, Any] = {}
+
+
+MOST_READ = 4_000_000
+"""Bytes of a file that is given whole: of a longer one the result would be lost."""
+MOST_CHANGED = 8 * 1024 * 1024
+"""Bytes of a text that is changed, compared or hashed here: this process does it, and others wait for it."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -45,12 +53,15 @@ def state_tools(*, is_once: bool) -> Mapping[str, Tool]:
 
 def _reading(place: Place) -> dict[str, Tool]:
     async def read_file(files: Any, given: dict[str, Any]) -> Any:
+        await _fits(files, given["path"], MOST_READ)
         return _found(given["path"], await files.read_file(given["path"]))
 
     async def read_file_bytes(files: Any, given: dict[str, Any]) -> Any:
+        await _fits(files, given["path"], MOST_READ)
         return binary(_found(given["path"], await files.read_file_bytes(given["path"])))
 
     async def read_json(files: Any, given: dict[str, Any]) -> Any:
+        await _fits(files, given["path"], MOST_READ)
         text = _found(given["path"], await files.read_file(given["path"]))
         try:
             return decode_json(text)
@@ -96,17 +107,21 @@ def _reading(place: Place) -> dict[str, Tool]:
         ]
 
     async def diff(files: Any, given: dict[str, Any]) -> str:
+        await _fits(files, given["path_a"])
+        await _fits(files, given["path_b"])
         return await files.diff(given["path_a"], given["path_b"])
 
     async def diff_content(files: Any, given: dict[str, Any]) -> str:
+        await _fits(files, given["path"])
         return await files.diff_content(given["path"], given["new_content"])
 
     async def hash_file(files: Any, given: dict[str, Any]) -> str:
+        await _fits(files, given["path"])
         data = _found(given["path"], await files.read_file_bytes(given["path"]))
         return hashlib.new(given.get("algorithm", "sha256"), data, usedforsecurity=False).hexdigest()
 
     kinds = {"type": "string", "enum": ["md5", "sha1", "sha256"]}
-    looking = {"pattern": _TEXT, "path": _PATH, "regex": _FLAG, "case_sensitive": _FLAG, "context": _NUMBER}
+    looking = {"pattern": _TEXT, "path": _PATH, "regex": _FLAG, "case_sensitive": _FLAG, "context": _CONTEXT}
     return {
         "state.read_file": _read(place, read_file, "The text of a file.", {"path": _PATH}),
         "state.read_file_bytes": _read(place, read_file_bytes, "The bytes of a file.", {"path": _PATH}),
@@ -125,7 +140,7 @@ def _reading(place: Place) -> dict[str, Tool]:
             search_files,
             "Lines that hold a text, as {path, line, lineText}. pattern: of the files' names.",
             {"query": _TEXT},
-            {**looking, "max_matches": _NUMBER},
+            {**looking, "max_matches": _MATCHES},
         ),
         "state.diff": _read(place, diff, "The difference of two files.", {"path_a": _PATH, "path_b": _PATH}),
         "state.diff_content": _read(
@@ -148,6 +163,7 @@ def _writing(place: Place) -> dict[str, Tool]:
         await files.write_file_bytes(given["path"], _bytes(given["content"]))
 
     async def append_file(files: Any, given: dict[str, Any]) -> None:
+        await _fits(files, given["path"])
         await files.append_file(given["path"], given["content"])
 
     async def write_json(files: Any, given: dict[str, Any]) -> None:
@@ -179,7 +195,7 @@ def _writing(place: Place) -> dict[str, Tool]:
         ),
         "state.append_file": _write(place, append_file, "Add a text to the end of a file.", content),
         "state.write_json": _write(
-            place, write_json, "Write a value as JSON.", {"path": _PATH, "value": _ANY}, {"spaces": _NUMBER}
+            place, write_json, "Write a value as JSON.", {"path": _PATH, "value": _ANY}, {"spaces": _SPACES}
         ),
         "state.replace_in_file": _replacing(place),
         "state.mkdir": _write(place, mkdir, "Make a folder.", {"path": _PATH}, {"recursive": _FLAG}),
@@ -198,9 +214,16 @@ def _replacing(place: Place) -> Tool:
         if not search:
             raise ToolError("There is nothing to search for.")
         try:
+            await _fits(place.of(ctx), path)
             text = _found(path, await place.of(ctx).read_file(path))
             count = text.count(search)
             told = {"replaced": count}
+            length = len(text) + count * (len(to) - len(search))
+            if length > MOST_CHANGED:
+                raise ToolError(
+                    f"EFBIG: {path} would have {length:,} characters, and {MOST_CHANGED:,} may be."
+                    " Nothing was changed."
+                )
             if count:
                 await place.concluding(ctx, lambda: told).write_file(path, text.replace(search, to))
             return told
@@ -217,6 +240,7 @@ def _files(place: Place) -> dict[str, Tool]:
     """What `open()` and `Path` come to."""
 
     async def read(files: Any, given: dict[str, Any]) -> Any:
+        await _fits(files, given["path"], MOST_READ)
         data: bytes = _found(given["path"], await files.read_file_bytes(given["path"]))
         try:
             return data.decode()
@@ -233,6 +257,7 @@ def _files(place: Place) -> dict[str, Tool]:
         await files.write_file_bytes(given["path"], _bytes(given["content"]))
 
     async def append(files: Any, given: dict[str, Any]) -> None:
+        await _fits(files, given["path"])
         before: bytes = await files.read_file_bytes(given["path"]) or b""
         await files.write_file_bytes(given["path"], before + _bytes(given["content"]))
 
@@ -313,6 +338,16 @@ def _made(
         body,
         on_interrupt="rerun" if place is None or place.is_once else "report",
     )
+
+
+async def _fits(files: Any, path: str, most: int = MOST_CHANGED) -> None:
+    """Refuse a file that is too long, before any of it is read."""
+    entry: Entry | None = await files.stat(path)
+    if entry is not None and entry.size > most:
+        raise ToolError(
+            f"EFBIG: {path} has {entry.size:,} bytes, and code can have {most:,} of a file at once."
+            " Nothing was changed. Have it written to several files."
+        )
 
 
 async def _listed(files: Any, path: str) -> list[Entry]:

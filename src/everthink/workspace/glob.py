@@ -77,6 +77,13 @@ class _Translation:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._braces = 0
+        # Where each brace is closed that is. Looked up once: a pattern may be nothing but braces.
+        self._closes, opened = dict[int, int](), list[int]()
+        for at, sign in enumerate(pattern):
+            if sign == "{":
+                opened.append(at)
+            elif sign == "}" and opened:
+                self._closes[opened.pop()] = at
 
     def through(self, start: int, end: int, depth: int = 0) -> str:
         """The expression for a stretch of the pattern."""
@@ -135,15 +142,8 @@ class _Translation:
         return f"(?![/\\n])[{'^' if negated else ''}{''.join(ranges)}]"
 
     def _brace_end(self, start: int, end: int) -> int:
-        depth = 0
-        for at in range(start, end):
-            if self._pattern[at] == "{":
-                depth += 1
-            elif self._pattern[at] == "}":
-                depth -= 1
-                if depth == 0:
-                    return at
-        return 0
+        close = self._closes.get(start, 0)
+        return close if close < end else 0
 
     def _alternatives(self, start: int, end: int, depth: int) -> str:
         self._braces += 1

@@ -65,6 +65,8 @@ _log = logging.getLogger("everthink.workspace")
 SPILL_FROM = 1_500_000
 _TRIES = 100
 _PAGE, _PAGE_BYTES = 500, 8 << 20
+_LONG = 256 * 1024
+"""Bytes of a text that is changed in a thread."""
 
 OnChange = Callable[[Change], object]
 
@@ -524,8 +526,12 @@ class Workspace:
                 entry = await self.files.stat(where)
                 data = None if entry is None else await self.files.read(where)
                 kept = media_type or (entry.media_type if entry is not None else None)
+                if data is not None and len(data) > _LONG:  # others are served meanwhile
+                    made, hash = await asyncio.to_thread(make, data), await asyncio.to_thread(_hash, data)
+                else:
+                    made, hash = make(data), _hash(data)
                 try:
-                    return await self._put(where, make(data), kept, _hash(data))
+                    return await self._put(where, made, kept, hash)
                 except WorkspaceError as error:  # another workspace on the same files was faster
                     if error.code != "ESTALE":
                         raise
