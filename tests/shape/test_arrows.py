@@ -47,7 +47,7 @@ VALUES: dict[str, set[str]] = {
 PORTS = {"store.port", "models.port", "tools", "observe.events"}
 ROOMS: dict[str, set[str]] = {
     # Which addresses may be opened that others chose: asked by everything that opens one.
-    "guard": set(),
+    "guard": {"wire.bounds"},
     # Programs that run for us.
     "programs": set(),
     # A directory that nothing leads out of.
