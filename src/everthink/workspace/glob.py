@@ -23,6 +23,8 @@ from .refusals import unfit
 __all__ = ["Glob"]
 
 _MOST_CHARACTERS = 4_096
+_MOST_SIGNS = 1_000
+"""Characters of a pattern that is more than a path: it is compiled, and others wait for that."""
 _LENGTHS = WorkspaceLimits(path_bytes=4 * _MOST_CHARACTERS, name_bytes=4 * _MOST_CHARACTERS)
 _MOST_BRACES = 64
 _MOST_NESTED = 8
@@ -42,6 +44,8 @@ class Glob:
             raise unfit(f"A pattern has {_MOST_CHARACTERS:,} characters at most, not {len(pattern):,}.")
         self.pattern = normal(pattern, _LENGTHS)
         magic = _MAGIC.search(self.pattern)
+        if magic and len(self.pattern) > _MOST_SIGNS:
+            raise unfit(f"A pattern has {_MOST_SIGNS:,} characters at most, not {len(self.pattern):,}.")
         self.path = None if magic else self.pattern
         """The one path it means, when there is no sign in it that means several."""
         literal = self.pattern if magic is None else self.pattern[: magic.start()]
