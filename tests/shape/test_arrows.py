@@ -21,6 +21,7 @@ VALUES: dict[str, set[str]] = {
     "clock": set(),
     "address": {"errors"},
     "backoff": set(),
+    "collecting": set(),
     "causes": {"errors"},
     "accepting": {"causes"},
     "current": set(),
