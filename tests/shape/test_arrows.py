@@ -47,6 +47,8 @@ VALUES: dict[str, set[str]] = {
 # under TYPE_CHECKING count as well.
 PORTS = {"store.port", "models.port", "tools", "observe.events"}
 ROOMS: dict[str, set[str]] = {
+    # The frames of the protocol, and how much of one is read.
+    "wire": set(),
     # Which addresses may be opened that others chose: asked by everything that opens one.
     "guard": {"wire.bounds"},
     # Programs that run for us.
@@ -66,7 +68,6 @@ ROOMS: dict[str, set[str]] = {
     # Where an agent's files are, and what may be done with them.
     "workspace": {"confined", "store.borrowed", "store.port", "observe.events", "observe.workspace_events"},
     # The core: values and ports only.
-    "wire": set(),
     "context": {"store.port", "models.tokens", "tools"},
     "session": {
         "store.port",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from everthink.errors import InvalidSettings, WorkspaceError
+from everthink.testing.contracts.files.case import refused
 from everthink.workspace import MemoryFiles, MountedFiles, Put, Workspace
 
 pytestmark = pytest.mark.anyio
@@ -66,3 +67,9 @@ async def test_one_edit_is_as_good_as_a_list_of_one() -> None:
     files = Workspace(MemoryFiles())
     await files.apply(Put("/a", b"one"))
     assert await files.read_file("/a") == "one"
+
+
+async def test_a_pattern_that_is_nested_too_deep_to_be_read_is_none() -> None:
+    files = Workspace(MemoryFiles({"/a": "a"}))
+    with refused("EINVAL"):
+        await files.grep("(?:" * 330)

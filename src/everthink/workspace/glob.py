@@ -23,8 +23,6 @@ from .refusals import unfit
 __all__ = ["Glob"]
 
 _MOST_CHARACTERS = 4_096
-_MOST_SIGNS = 1_000
-"""Characters of a pattern that is more than a path: it is compiled, and others wait for that."""
 _LENGTHS = WorkspaceLimits(path_bytes=4 * _MOST_CHARACTERS, name_bytes=4 * _MOST_CHARACTERS)
 _MOST_BRACES = 64
 _MOST_NESTED = 8
@@ -44,8 +42,8 @@ class Glob:
             raise unfit(f"A pattern has {_MOST_CHARACTERS:,} characters at most, not {len(pattern):,}.")
         self.pattern = normal(pattern, _LENGTHS)
         magic = _MAGIC.search(self.pattern)
-        if magic and len(self.pattern) > _MOST_SIGNS:
-            raise unfit(f"A pattern has {_MOST_SIGNS:,} characters at most, not {len(self.pattern):,}.")
+        if magic and len(self.pattern) > 1_000:  # it has to be compiled, and others wait for that
+            raise unfit(f"A pattern has 1,000 characters at most, not {len(self.pattern):,}.")
         self.path = None if magic else self.pattern
         """The one path it means, when there is no sign in it that means several."""
         literal = self.pattern if magic is None else self.pattern[: magic.start()]
@@ -81,8 +79,7 @@ class _Translation:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._braces = 0
-        # Where each brace is closed that is. Looked up once: a pattern may be nothing but braces.
-        self._closes, opened = dict[int, int](), list[int]()
+        self._closes, opened = dict[int, int](), list[int]()  # where each brace is closed that is
         for at, sign in enumerate(pattern):
             if sign == "{":
                 opened.append(at)
@@ -112,7 +109,7 @@ class _Translation:
             elif sign == "[" and (close := self._class_end(at, end)):
                 out.append(self._class(at + 1, close))
                 at = close + 1
-            elif sign == "{" and (close := self._brace_end(at, end)):
+            elif sign == "{" and at < (close := self._closes.get(at, 0)) < end:
                 out.append(self._alternatives(at + 1, close, depth))
                 at = close + 1
             else:
@@ -144,10 +141,6 @@ class _Translation:
         if not ranges:  # `[z-a]`: none of nothing is anything, one of nothing is nothing
             return _WITHIN if negated else "(?!)"
         return f"(?![/\\n])[{'^' if negated else ''}{''.join(ranges)}]"
-
-    def _brace_end(self, start: int, end: int) -> int:
-        close = self._closes.get(start, 0)
-        return close if close < end else 0
 
     def _alternatives(self, start: int, end: int, depth: int) -> str:
         self._braces += 1

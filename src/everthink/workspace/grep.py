@@ -21,9 +21,7 @@ __all__ = ["Found", "Hits", "Search"]
 
 _MOST_PATTERN = 1_000
 _LONGEST_LINE = 2_000
-_MOST_CONTEXT = 100
-_MOST_CHARACTERS = 4_000_000
-"""Of what was found, with the lines around it: the search stops there."""
+_MOST_CONTEXT, _MOST_CHARACTERS = 100, 4_000_000  # lines around a hit; of all that was found
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class Search:
         flags = regex.MULTILINE | (regex.IGNORECASE if self.ignore_case else 0)
         try:
             self._compiled = regex.compile(regex.escape(self.pattern) if self.fixed else self.pattern, flags)
-        except regex.error as error:
+        except (regex.error, RecursionError) as error:
             raise unfit(
                 f"{self.pattern!r} is no regular expression: {error}.",
                 next_step="Say fixed=True to look for the text itself.",

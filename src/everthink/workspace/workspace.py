@@ -36,6 +36,7 @@ from ..settings import check_call
 from ..store.port import AgentStore
 from ..text_diff import unified
 from . import refusals
+from .contents import LONG
 from .glob import Glob
 from .grep import Hits, Search
 from .memory import MemoryFiles
@@ -65,8 +66,6 @@ _log = logging.getLogger("everthink.workspace")
 SPILL_FROM = 1_500_000
 _TRIES = 100
 _PAGE, _PAGE_BYTES = 500, 8 << 20
-_LONG = 256 * 1024
-"""Bytes of a text that is changed in a thread."""
 
 OnChange = Callable[[Change], object]
 
@@ -526,12 +525,9 @@ class Workspace:
                 entry = await self.files.stat(where)
                 data = None if entry is None else await self.files.read(where)
                 kept = media_type or (entry.media_type if entry is not None else None)
-                if data is not None and len(data) > _LONG:  # others are served meanwhile
-                    made, hash = await asyncio.to_thread(make, data), await asyncio.to_thread(_hash, data)
-                else:
-                    made, hash = make(data), _hash(data)
+                made = make(data) if len(data or b"") <= LONG else await asyncio.to_thread(make, data)
                 try:
-                    return await self._put(where, made, kept, hash)
+                    return await self._put(where, made, kept, _hash(data))
                 except WorkspaceError as error:  # another workspace on the same files was faster
                     if error.code != "ESTALE":
                         raise
