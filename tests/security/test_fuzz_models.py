@@ -84,6 +84,7 @@ PATTERNS = [
     *("", "\\", "a{1,500}{1,500}", "(?:" * 300, "(?P<x>.)(?P=x)", "." * 999, "\0", "^", "$", "(?i)A"),
 ]
 NUMBERS = [0, 1, -1, 2, 10, 1_000, 10**9, 10**30, 1.5, True, None, "1"]
+ODD: list[Any] = [None, [], {}, 1, "x", [[[]]]]
 CODE = [
     "await state.read_file(path={path})",
     "await state.write_file(path={path}, content={text})",
@@ -203,6 +204,7 @@ async def test_whatever_a_model_calls_is_answered_in_words(open_app: OpenApp, tm
             async with asyncio.timeout(PATIENCE):
                 result = await app.agent(cls, f"room-{number % 3}").save_messages("Go")
             assert (result.status, result.text) == ("completed", "Well."), f"{told}: {result.error}"
+            assert result.message is not None
             [part] = result.message.tool_parts
             assert part["state"] in ("output-available", "output-error"), f"{told}: {part}"
             assert SECRET not in json.dumps(part), told

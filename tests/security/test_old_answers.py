@@ -43,7 +43,8 @@ def till() -> type[Till]:
 def question(client: Client) -> dict[str, Any]:
     """The call as this window shows it, while it asks."""
     parts = [part for message in client.messages for part in message.tool_parts]
-    return next((part for part in parts if part["state"] == "approval-requested"), {})
+    asking = [part for part in parts if part["state"] == "approval-requested"]
+    return asking[0] if asking else dict[str, Any]()
 
 
 def shows(client: Client, words: str) -> bool:
@@ -63,8 +64,13 @@ def yes(**more: Any) -> dict[str, Any]:
 
 
 def filled() -> dict[str, Any]:
-    output = {"action": "accept", "content": {}}
-    frame = {"type": "cf_agent_tool_result", "toolCallId": "c1", "toolName": "pay", "output": output}
+    output: dict[str, Any] = {"action": "accept", "content": {}}
+    frame: dict[str, Any] = {
+        "type": "cf_agent_tool_result",
+        "toolCallId": "c1",
+        "toolName": "pay",
+        "output": output,
+    }
     return {**frame, "autoContinue": True}
 
 
