@@ -28,6 +28,7 @@ FACADES = (
     "timers",
     "mcp",
     "skills",
+    "extensions",
     "children",
     "framework",
     "server",

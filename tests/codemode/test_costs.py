@@ -20,7 +20,7 @@ MOST = 96 * 1024 * 1024
     [
         ("await state.replace_in_file(path='/a', search='a', replacement='b' * 20_000)", "EFBIG"),
         ("await state.write_json(path='/j', value=[1, 2, 3], spaces=1_000_000_000)", "spaces"),
-        ("await state.search_files(query='a', context=1_000_000_000)", "context"),
+        ("await state.search_files(query='a', context_before=1_000_000_000)", "context"),
         ("await state.search_files(query='a', max_matches=1_000_000_000)", "max_matches"),
     ],
 )

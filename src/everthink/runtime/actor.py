@@ -213,7 +213,13 @@ class Actor:
         self.declared: Tasks | None = None
         """The tasks that it declares, for one that chats."""
         if issubclass(cls, base):
-            self.chat = Chat(parts, resolve_model=resolve_model, trials=trials, mcp=self.used_servers)
+            self.chat = Chat(
+                parts,
+                resolve_model=resolve_model,
+                trials=trials,
+                mcp=self.used_servers,
+                sandboxes=sandboxes,
+            )
             self.chat.host.below, self.chat.of_clear = self._below, self._note_clear
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
         self.idle_since: float | None = None
