@@ -127,24 +127,21 @@ def call(dice: random.Random) -> tuple[str, dict[str, Any]]:
     """A tool, and what it is given."""
     path, text = dice.choice(PATHS), dice.choice(TEXTS)
     number, pattern = dice.choice(NUMBERS), dice.choice(PATTERNS)
-    name, input = dice.choice(
-        [
-            ("read", {"path": path, "offset": number, "limit": dice.choice(NUMBERS)}),
-            ("read", {"path": path}),
-            ("write", {"path": path, "content": text}),
-            ("edit", {"path": path, "old_string": dice.choice(TEXTS), "new_string": text}),
-            ("list", {"path": path, "limit": number, "offset": dice.choice(NUMBERS)}),
-            ("find", {"pattern": pattern}),
-            ("grep", {"query": pattern, "include": dice.choice(PATTERNS), "contextLines": number}),
-            ("delete", {"path": path, "recursive": dice.choice([True, False, None, "yes"])}),
-            ("execute", {"code": filled(dice, dice.choice(CODE))}),
-            ("bash", {"script": filled(dice, dice.choice(SCRIPTS)), "cwd": dice.choice(PATHS)}),
-        ]
-    )
+    offered: list[tuple[str, dict[str, Any]]] = [
+        ("read", {"path": path, "offset": number, "limit": dice.choice(NUMBERS)}),
+        ("read", {"path": path}),
+        ("write", {"path": path, "content": text}),
+        ("edit", {"path": path, "old_string": dice.choice(TEXTS), "new_string": text}),
+        ("list", {"path": path, "limit": number, "offset": dice.choice(NUMBERS)}),
+        ("find", {"pattern": pattern}),
+        ("grep", {"query": pattern, "include": dice.choice(PATTERNS), "contextLines": number}),
+        ("delete", {"path": path, "recursive": dice.choice([True, False, None, "yes"])}),
+        ("execute", {"code": filled(dice, dice.choice(CODE))}),
+        ("bash", {"script": filled(dice, dice.choice(SCRIPTS)), "cwd": dice.choice(PATHS)}),
+    ]
+    name, input = dice.choice(offered)
     if dice.random() < 0.1:  # a field too many, one too few, another type
-        input[dice.choice(["evil", "path", "__proto__", *input])] = dice.choice(
-            [None, [], {}, 1, "x", [[[]]]]
-        )
+        input[dice.choice(["evil", "path", "__proto__", *input])] = dice.choice(ODD)
     return name, input
 
 
