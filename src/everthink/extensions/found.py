@@ -100,7 +100,7 @@ def _compare(manifest: Manifest, what: str, meant: set[str], has: set[str]) -> N
         _tell(f"the extension {name!r} names {what} that its source has not: {missing}")
     if more := said(", ".join(sorted(has - meant))):
         _tell(
-            f"the extension {name!r} has {what} that its manifest does not name, and they are left out: {more}"
+            f"the extension {name!r} has {what} that its manifest does not name, which are left out: {more}"
         )
 
 
