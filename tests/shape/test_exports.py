@@ -300,6 +300,7 @@ FACADES: dict[str, list[str]] = {
         "SkillInfo",
         "SkillRegistry",
         "SkillSource",
+        "activate",
         "from_directory",
         "from_index",
         "from_manifest",
