@@ -68,7 +68,8 @@ async def test_looking_makes_no_agent_and_one_without_extensions_has_none(develo
     agent = await begun(server)
     assert (await server.http(EXTENSIONS)).json == {"extensions": [], "failed": []}
     assert agent._home.chat.extensions.loaded is None  # looking made no manager
-    assert (await server.http(f"{EXTENSIONS}/elsewhere")).status == 404
+    for nowhere in ("elsewhere", "source?name=words"):
+        assert (await server.http(f"{EXTENSIONS}/{nowhere}")).status == 404
     assert (await post(server, "unload", name="words")).status == 404
 
 
@@ -87,6 +88,7 @@ async def test_one_of_this_process_is_shown_with_what_it_said_and_what_failed(de
     assert set(adds["schema"]["properties"]) == {"a", "b"}
     assert one["log"][0] == "before_turn failed: out of numbers"
     assert "adding 1 and 2" in one["log"]
+    assert (await server.http(f"{EXTENSIONS}/source?name=sums")).status == 404
 
 
 async def test_why_others_are_not_there_is_said(develop: Develop) -> None:
@@ -145,6 +147,8 @@ async def test_a_person_loads_a_source_with_rights_and_unloads_it(develop: Devel
         ["after_tool_call"],
         ["word_tools_count was called"],
     )
+
+    assert (await server.http(f"{EXTENSIONS}/source?name=word-tools")).json == {"source": WORDS}
 
     # It is there after a restart, and gone for good when it is unloaded
     app = server.app._loaded.app

@@ -1,9 +1,10 @@
 /** The inspector's Extensions tab: what is loaded, in which order, what it may do, what it said; load, unload. */
 
 import { useState, type FormEvent } from "react";
-import { useAsked } from "./asked";
+import { useAsked, useTold } from "./asked";
 import { Confirm } from "./confirm";
 import { rightsOf, type Extension, type Source } from "./extensions";
+import { Numbered } from "./files-panel";
 import { Icon } from "./icons";
 import type { JournalFeed } from "./journal";
 import { Section } from "./memory-panel";
@@ -101,6 +102,7 @@ function ExtensionView({ one, number, feed, onChanged }: ViewProps) {
             ))}
           </ul>
         )}
+        {one.language && <SourceOf name={one.name} feed={feed} />}
         {one.log.length > 0 ? (
           <Value name="What it said, and what went wrong with it" value={one.log.join("\n")} />
         ) : (
@@ -130,6 +132,23 @@ function ExtensionView({ one, number, feed, onChanged }: ViewProps) {
       )}
     </li>
   );
+}
+
+/** What it is made of, read when somebody looks. */
+function SourceOf({ name, feed }: { name: string; feed: JournalFeed }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details className="fold" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>Source</summary>
+      {isOpen && <SourceText name={name} feed={feed} />}
+    </details>
+  );
+}
+
+function SourceText({ name, feed }: { name: string; feed: JournalFeed }) {
+  const found = useTold(() => feed.extensionSource(name), [feed, name]);
+  if (!found?.value) return <p className={found ? "tool-error" : "quiet"}>{found?.trouble ?? "Reading…"}</p>;
+  return <Numbered text={found.value.source} label={`Source of ${name}`} />;
 }
 
 function Rights({ one }: { one: Extension }) {

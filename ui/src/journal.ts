@@ -257,6 +257,7 @@ export class JournalFeed {
   // --- extensions
 
   extensions = () => this.ask<Extensions>("/extensions");
+  extensionSource = (name: string) => this.ask<{ source: string }>(`/extensions/source?name=${encodeURIComponent(name)}`);
   loadExtension = async (source: Source) => (await this.ask("/extensions/load", source)).trouble;
   unloadExtension = async (name: string) => (await this.ask("/extensions/unload", { name })).trouble;
 

@@ -1,6 +1,7 @@
 """The extensions of an agent, for the page: what is loaded, what it may do, what it said; loaded, unloaded.
 
     GET  …/extensions                         those that are loaded, in order, and why others are not
+    GET  …/source?name=                       the source of one that runs in a sandbox
     POST …/load    {"name", "source", …}      as `extension_manager.load` does it
     POST …/unload  {"name"}                   as `extension_manager.unload` does it
 
@@ -17,7 +18,7 @@ from starlette.responses import Response
 
 from ..errors import ExtensionError, InvalidSettings
 from ..extensions.queries import as_json as manifest_json
-from ..extensions.values import LONGEST_SOURCE, ExtensionInfo, as_manifest
+from ..extensions.values import LONGEST_SOURCE, Extension, ExtensionInfo, as_manifest
 from ..masking import mask
 from ..runtime.chat import Chat
 from ..words import said
@@ -48,6 +49,8 @@ async def answer(chat: Chat, request: Request, rest: list[str]) -> Response:
     match request.method, rest:
         case "GET" | "HEAD", [_]:
             return as_json(_shown(chat))
+        case "GET" | "HEAD", [_, "source"]:
+            return _source(chat, request.query_params.get("name", ""))
         case "POST", [_, ("load" | "unload") as deed]:
             fields = fields_of(await body_of(request, chat.host.limits, LONGEST_SOURCE * 4))
             if fields is None:
@@ -97,6 +100,14 @@ def _told(chat: Chat, info: ExtensionInfo) -> Json:
         else manifest_json(one.manifest)["permissions"],
         "log": [mask(str(line)) for line in getattr(one, "printed", ())],
     }
+
+
+def _source(chat: Chat, name: str) -> Response:
+    manager = chat.extensions.loaded
+    extension = None if manager is None else getattr(manager.get(name), "extension", None)
+    if not isinstance(extension, Extension):
+        return refusal(404, f"There is no extension {said(name)!r} that has its source here.")
+    return as_json({"source": extension.source})
 
 
 async def _load(chat: Chat, fields: dict[str, str]) -> Response:

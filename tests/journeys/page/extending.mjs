@@ -78,8 +78,10 @@ export const journeys = {
     await glossary.getByText("It may keep values of its own.").waitFor();
     await glossary.getByText("glossary_explain", { exact: true }).waitFor();
     await glossary.getByText("after_tool_call", { exact: true }).waitFor();
-    await glossary.getByText("somebody asked for loom").waitFor();
-    await glossary.getByText("no room for glossary_explain").waitFor();
+    await glossary.getByText("Source", { exact: true }).click();
+    await glossary.getByRole("region", { name: "Source of glossary" }).getByText("Explain a word that is used in this house").waitFor();
+    await glossary.locator(".value").getByText("somebody asked for loom").waitFor();
+    await glossary.locator(".value").getByText("no room for glossary_explain").waitFor();
     await panel.unfold("stopwatch");
     await panel.one("stopwatch").getByText("It may do whatever the server may do.").waitFor();
     await panel.one("stopwatch").getByText("glossary_explain: success is True").waitFor();
@@ -137,7 +139,7 @@ export const journeys = {
     const panel = new Extensions(tab);
     await panel.look();
     await panel.unfold("glossary");
-    await panel.one("glossary").getByText("somebody asked for loom").waitFor();
+    await panel.one("glossary").locator(".value").getByText("somebody asked for loom").waitFor();
     await picture(tab, "extensions");
     await panel.unfold("glossary");
     await panel.unfold("stopwatch");
