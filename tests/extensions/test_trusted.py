@@ -364,6 +364,14 @@ def test_a_hook_that_there_is_not_is_refused_where_it_is_written() -> None:
         class Wrong(TrustedExtension):  # pyright: ignore[reportUnusedClass]
             def before_trun(self, turn: Any) -> None: ...
 
+    class Fine(TrustedExtension):  # pyright: ignore[reportUnusedClass]
+        on_sale = True
+
+        @tool
+        def after_hours(self) -> str:
+            """Say when it is closed."""
+            return "after six"
+
     with pytest.raises(InvalidSettings, match="They hear: before_turn"):
 
         class Other(TrustedExtension):  # pyright: ignore[reportUnusedClass]

@@ -64,8 +64,10 @@ class TrustedExtension:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in vars(cls):
-            if name.startswith(_LOOKS_LIKE_A_HOOK) and name not in HOOKS and name not in _OWN:
+        for name, value in vars(cls).items():
+            if not inspect.isfunction(value) or not name.startswith(_LOOKS_LIKE_A_HOOK):
+                continue
+            if name not in HOOKS and name not in _OWN:
                 near = nearest(name, (*HOOKS, *_OWN))
                 raise InvalidSettings(
                     f"{cls.__name__}.{name} is no hook of extensions.",
