@@ -510,6 +510,48 @@ async def test_a_kept_prompt_is_made_anew_when_an_extension_with_blocks_is_decla
     assert ["ONE_NOTES" in request.system for request in model.requests] == [False, True]
 
 
+async def test_the_prompt_of_an_agent_stays_when_only_extensions_bring_blocks(open_app: OpenApp) -> None:
+    class Assistant(Think):
+        model = ScriptedModel(says("1"), says("2"), says("3"))
+        include_workspace_tools = False
+        extensions = [one_tool(NOTING, **NOTES)]  # noqa: RUF012
+
+        def get_system_prompt(self) -> str:
+            return f"You are turn {len(self.messages)}."
+
+    app = await open_app(Assistant)
+    for _ in range(2):
+        await app.agent(Assistant, "a").save_messages("Hi")
+    await (await live(app.agent(Assistant, "a"))).extension_manager.unload("one")
+    await app.agent(Assistant, "a").save_messages("Hi")
+
+    first, second, third = (request.system for request in Assistant.model.requests)
+    assert first.startswith("You are turn 1.\n\n")
+    assert second.startswith("You are turn 3.\n\n")
+    assert "ONE_NOTES" in first
+    assert third.startswith("You are turn 5.")
+    assert "ONE_NOTES" not in third
+
+
+async def test_blocks_of_the_agent_take_the_place_of_its_prompt_with_extensions_as_without(
+    open_app: OpenApp,
+) -> None:
+    model = ScriptedModel(says("1"))
+    cls = assistant(
+        model,
+        system_prompt="You are nobody.",
+        extensions=[one_tool(NOTING, **NOTES)],
+        configure_session=lambda self, session: session.with_context("soul", provider="I am Sam."),
+    )
+    app = await open_app(cls)
+
+    await app.agent(cls, "a").save_messages("Hi")
+
+    assert "I am Sam." in model.last_request.system
+    assert "ONE_NOTES" in model.last_request.system
+    assert "You are nobody." not in model.last_request.system
+
+
 async def test_a_block_of_the_agent_is_never_replaced_by_one_of_an_extension(open_app: OpenApp) -> None:
     model = ScriptedModel(says("1"))
     cls = assistant(
@@ -522,3 +564,27 @@ async def test_a_block_of_the_agent_is_never_replaced_by_one_of_an_extension(ope
     await app.agent(cls, "a").save_messages("Hi")
 
     assert "ONE_NOTES (Mine)" in model.last_request.system
+
+
+# --- erasing and exporting
+
+
+async def test_what_an_agent_has_loaded_is_exported_and_erased_with_it(open_app: OpenApp) -> None:
+    model = ScriptedModel(calls("one_run"), says("1"))
+    cls = assistant(model)
+    app = await open_app(cls)
+    agent = app.agent(cls, "a")
+    body = "async (_, host) => host.storage.set('k', { n: 1 })"
+    await (await live(agent)).extension_manager.load(one_tool(body, **STORES))
+    await agent.save_messages("Hi")
+
+    lines = [line async for line in app.export(cls, "a")]
+    await app.erase(cls, "a")
+
+    [extension] = [line for line in lines if line["kind"] == "extension"]
+    [value] = [line for line in lines if line["kind"] == "extension_value"]
+    assert extension["manifest"]["permissions"]["storage"] is True
+    assert (value["extension"], value["key"], value["value"]) == ("one", "k", {"n": 1})
+    fresh = await live(app.agent(cls, "a"))
+    assert fresh.extension_manager.list() == []
+    assert await kept(fresh, "k", "one") is None

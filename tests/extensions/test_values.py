@@ -85,6 +85,8 @@ def test_an_extension_has_a_source_of_some_length_in_a_known_language() -> None:
     for source, language, said in (
         ("  ", "javascript", "has no source"),
         ("x" * 500_001, "javascript", "may have 500,000"),
+        ("({ tools: {} }) // \0", "javascript", "characters that are none"),
+        ("({ tools: {} }) // \ud800", "javascript", "characters that are none"),
         ("x", "ruby", "It takes 'javascript', 'typescript', 'python'"),
     ):
         with pytest.raises((ExtensionError, InvalidSettings), match=said):

@@ -53,6 +53,9 @@ class Context:
         """Why and when (ms) this process last rebuilt the prompt."""
         self.rendered_at: int | None = None
         """When (ms) this process first made the prompt because none was kept."""
+        self.is_beside = False
+        """True when nobody but extensions has declared blocks: they stand behind the agent's own prompt, and
+        not in its place."""
         self.loaded: set[str] = set()
         """The documents that the conversation holds, as `label:key`."""
 

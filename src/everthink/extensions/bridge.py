@@ -192,7 +192,7 @@ class Bridge:
         return await self._values().delete(_key(key))
 
     async def _list_values(self) -> list[str]:
-        return list(await self._values().sizes())
+        return sorted(await self._values().sizes())
 
     # --- the web
 

@@ -91,7 +91,7 @@ class Listening:
     async def on_step_finish(self, step: StepResult) -> None:
         """Show a step, after all pieces of its answer."""
         for pieces in list(self._pieces.values()):
-            await pieces.delivered()
+            await pieces.delivered(self._timeout())
         await self._show("on_step_finish", snapshots.of_step(step))
 
     def on_chunk(self, context: ChunkContext) -> None:
@@ -173,7 +173,7 @@ class _Pieces:
                 )
                 self._dropped = 0
 
-    async def delivered(self) -> None:
-        """Wait until nothing waits."""
+    async def delivered(self, seconds: float) -> None:
+        """Wait until nothing waits, or for so long: one that is slow hears the rest later."""
         if self._is_telling is not None:
-            await asyncio.wait({self._is_telling})
+            await asyncio.wait({self._is_telling}, timeout=seconds)

@@ -99,9 +99,7 @@ def _compare(manifest: Manifest, what: str, meant: set[str], has: set[str]) -> N
     if missing := ", ".join(sorted(meant - has)):
         _tell(f"the extension {name!r} names {what} that its source has not: {missing}")
     if more := said(", ".join(sorted(has - meant))):
-        _tell(
-            f"the extension {name!r} has {what} that its manifest does not name, which are left out: {more}"
-        )
+        _tell(f"the extension {name!r} has {what} that its manifest does not name; they are left out: {more}")
 
 
 def found_in(value: Any, manifest: Manifest, *, python: bool = False) -> Found:

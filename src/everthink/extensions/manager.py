@@ -176,6 +176,7 @@ class ExtensionManager:
     def _restored(self, entry: StoredExtension) -> LoadedExtension | None:
         name = entry.extension.manifest.name
         if name in self._loaded:
+            log.warning("the extension %r was stored and is declared now: what is declared counts", name)
             return None
         try:
             self._check_room(entry.extension.manifest)

@@ -46,6 +46,9 @@ LOADING = Origin(
     "You can write a tool that is missing, and load it with load_extension; it is offered from the next turn"
     " on. Look with list_extensions first whether it is there already.",
 )
+_UNASKED = (
+    "A person has to agree to what it may do, and nobody was asked. Call load_extension as a tool of its own."
+)
 _ACCESS = ("none", "read", "read-write")
 
 _LOAD = """\
@@ -162,6 +165,9 @@ class _Door:
         except AgentError:
             return False  # it will not be loaded; the words come from the call
         decision, asked = await self._decision(request, ctx), request.manifest.permissions
+        if isinstance(decision, Approval) and ctx.turn_id and ctx.inner is None:
+            self._decided[ctx.tool_call_id] = Refuse(_UNASKED)  # code calls it, which asks nobody
+            return False
         if isinstance(decision, Approval):
             self._decided[ctx.tool_call_id] = asked if decision.most is None else capped(asked, decision.most)
             return True
@@ -177,11 +183,7 @@ class _Door:
             if allowed is None:
                 decision = await self._decision(request, ctx)
                 if isinstance(decision, Approval):
-                    raise ToolError(
-                        "A person has to agree to what this extension may do, and nobody was asked.",
-                        kept="Nothing was loaded.",
-                        next_step="Call load_extension as a tool of its own.",
-                    )
+                    raise ToolError(f"The extension is not loaded: {_UNASKED}")
                 allowed = decision
             if isinstance(allowed, Refuse):
                 raise ToolError(f"The extension is not loaded: {allowed.reason}")

@@ -305,6 +305,11 @@ class Extension:
                 f"The extension {name!r} has no source.",
                 next_step="Its source is an object: ({ tools: { … }, hooks: { … } }).",
             )
+        if "\0" in given or not _is_whole(given):
+            raise ExtensionError(
+                f"The source of {name!r} has characters that are none: U+0000, or half of one.",
+                next_step="Write them as escapes.",
+            )
         if len(given) > LONGEST_SOURCE:
             raise ExtensionError(
                 f"The source of {name!r} has {len(given):,} characters, and may have {LONGEST_SOURCE:,}."
@@ -444,6 +449,14 @@ def as_installed(value: Any) -> InstalledExtension | None:
 
 def _set(value: object, name: str, to: Any) -> None:
     object.__setattr__(value, name, to)
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _hook_names(given: Any) -> tuple[HookName, ...]:

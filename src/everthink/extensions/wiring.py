@@ -157,6 +157,7 @@ class AgentExtensions:
 
     def declare(self, session: Session) -> Session:
         """Give a session the blocks of what is loaded."""
+        _stand_beside(session, self._all())
         for one in self._all():
             for block, label in zip(one.manifest.context, one.manifest.labels, strict=True):
                 if session.context.has(label):
@@ -174,6 +175,7 @@ class AgentExtensions:
         session = self._parts.live()
         if session is None or not one.manifest.context:
             return  # at the start they are declared with the session
+        _stand_beside(session, [one])
         for block, label in zip(one.manifest.context, one.manifest.labels, strict=True):
             try:
                 await session.add_context(
@@ -227,6 +229,12 @@ class AgentExtensions:
         if words not in self._told:
             self._told.add(words)
             log.warning("%s: %s", self._parts.hooks.cls.__name__, words)
+
+
+def _stand_beside(session: Session, extensions: Sequence[LoadedExtension]) -> None:
+    """Before their blocks are added: alone they do not take the place of the agent's own prompt."""
+    if not session.has_context and any(one.manifest.context for one in extensions):
+        session.context.is_beside = True
 
 
 class _ReadonlyBlock(StoredBlock):

@@ -580,7 +580,8 @@ class Chat:
         hooks, cls = self.host.hooks, self.host.hooks.cls
         if not (hooks.overrides("get_system_prompt") or hooks.sets("system_prompt")):
             return
-        if self.host.session.has_context and cls not in _WARNED:
+        session = self.host.session
+        if session.has_context and not session.context.is_beside and cls not in _WARNED:
             _WARNED.add(cls)
             log.warning(
                 "%s has %s, and its system prompt is made of those alone: what system_prompt or"

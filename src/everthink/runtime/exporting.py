@@ -65,6 +65,8 @@ _KINDS = {
     "file_changes": "file_change",
     "executions": "execution",
     "execution_calls": "execution_call",
+    "extensions": "extension",
+    "extension_values": "extension_value",
 }
 _SECRET = {"mcp_servers": {"secrets"}}
 """Columns that let their reader in somewhere else. They are no words of anybody's, and no export has them."""
@@ -83,6 +85,8 @@ _JSON = {
     "segments": {"chunks"},
     "executions": {"outcome"},
     "execution_calls": {"input", "outcome"},
+    "extensions": {"manifest", "found"},
+    "extension_values": {"value"},
     "calls": {"input", "answer"},
     "fibers": {"snapshot", "metadata"},
     "milestones": {"said"},
