@@ -245,7 +245,7 @@ class Hooks:
 
         Return `Permissions(…)`: what it asks for, up to these. `Approval()`: a person is asked.
         `Refuse(reason)`: it is not loaded; nor is it when this raises. Default: it may read the workspace,
-        and a person is asked for more.
+        and a person is asked for more, and for hooks.
         """
         from .extensions.tools import default_policy  # for the agents that let their model load some
 

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from everthink import Allow, Think, TurnConfig, tool
+from everthink.errors import ToolError
 from everthink.extensions import Extension
 from everthink.models.port import ToolMessage, ToolResultPart
 from everthink.testing import ScriptedModel, calls, says
 from tests.conftest import OpenApp
 from tests.support.agents import assistant, live
 
-from .sources import LOGGER, WORDS, hooks, one_tool, words
+from .sources import LOGGER, WORDS, call, hooks, one_tool, words
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 pytest.importorskip("quickjs_rs")
@@ -564,6 +565,15 @@ async def test_a_block_of_the_agent_is_never_replaced_by_one_of_an_extension(ope
     await app.agent(cls, "a").save_messages("Hi")
 
     assert "ONE_NOTES (Mine)" in model.last_request.system
+    agent = await live(app.agent(cls, "a"))
+    with pytest.raises(ToolError, match="no permission for context write of 'one_notes'"):
+        await call(agent.extension_manager, "one_run", text="Taken over.")
+    await agent.extension_manager.unload("one")
+    block = agent.session.get_context_block("one_notes")
+    assert (block.description, block.content) == ("Mine", "")
+    await agent.extension_manager.load(one_tool(NOTING, **NOTES))
+    with pytest.raises(ToolError, match="no permission for context write of 'one_notes'"):
+        await call(agent.extension_manager, "one_run", text="Taken over.")
 
 
 # --- erasing and exporting

@@ -53,6 +53,7 @@ ROOMS: dict[str, set[str]] = {
     "programs": set(),
     # A directory that nothing leads out of.
     "confined": set(),
+    "object_contents": set(),
     # Ports, each with its adapters beside it.
     "store": set(),
     "sqlite": {"store"},
@@ -64,7 +65,14 @@ ROOMS: dict[str, set[str]] = {
     "observe": {"models.port"},
     "tasks": {"observe.events"},
     # Where an agent's files are, and what may be done with them.
-    "workspace": {"confined", "store.borrowed", "store.port", "observe.events", "observe.workspace_events"},
+    "workspace": {
+        "confined",
+        "object_contents",
+        "store.borrowed",
+        "store.port",
+        "observe.events",
+        "observe.workspace_events",
+    },
     # The core: values and ports only.
     "wire": set(),
     "context": {"store.port", "models.tokens", "tools"},
@@ -159,7 +167,7 @@ ROOMS: dict[str, set[str]] = {
         "codemode",
     },
     # What becomes of an agent's files in the long run.
-    "keeping": {"store.port", "workspace", "journal.queries", "session.queries"},
+    "keeping": {"object_contents", "store.port", "workspace", "journal.queries", "session.queries"},
     # Those of one process, and which of them run here.
     "engines": {"sandbox", "monty", "machines", "browser"},
     # Scripts that come with skills, each in the sandbox of its language.

@@ -116,7 +116,7 @@ class Bridge:
         self._need(self._sees(self._may.context.write, label), f"context write of {said(label, 100)!r}")
         text = _text("content", content, LONGEST_CONTENT)
         try:
-            await self._home.session.context.replace(label, text, is_owner=label in self._labels)
+            await self._home.session.context.replace(label, text, is_owner=self._owns(label))
         except ContextRefused as refused:
             raise ExtensionError(f"Extension error: {refused}") from refused
         return True
@@ -128,9 +128,12 @@ class Bridge:
             case "all":
                 return True
             case "own":
-                return label in self._labels
+                return self._owns(label)
             case _:
                 return label in labels
+
+    def _owns(self, label: str) -> bool:
+        return label in self._labels and self._home.owns(label)
 
     # --- the conversation
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ..hooks.listeners import Listeners
@@ -53,7 +53,9 @@ class Listening:
         background: Callable[[Awaitable[Any]], None],
     ) -> None:
         self._loaded, self._timeout, self._background = loaded, timeout, background
-        self._pieces: dict[LoadedExtension, _Pieces] = {}
+        self._pieces: list[_Pieces] = []
+        self._heard: Sequence[LoadedExtension] = ()
+        """Those for whom there are pieces."""
 
     def listeners(self) -> Listeners:
         """The same, as an agent's hooks take it."""
@@ -90,17 +92,19 @@ class Listening:
 
     async def on_step_finish(self, step: StepResult) -> None:
         """Show a step, after all pieces of its answer."""
-        for pieces in list(self._pieces.values()):
+        for pieces in list(self._pieces):
             await pieces.delivered(self._timeout())
         await self._show("on_step_finish", snapshots.of_step(step))
 
     def on_chunk(self, context: ChunkContext) -> None:
         """Take a piece of the answer along."""
         subscribers = self._loaded.get_hook_subscribers("on_chunk")
-        if len(self._pieces) != len(subscribers) or any(one not in self._pieces for one in subscribers):
-            self._pieces = {one: self._pieces.get(one) or _Pieces(one, self._tell) for one in subscribers}
+        if self._heard is not subscribers:
+            known = {id(pieces.one): pieces for pieces in self._pieces}
+            self._pieces = [known.get(id(one)) or _Pieces(one, self._tell) for one in subscribers]
+            self._heard = subscribers
         snapshot = snapshots.of_chunk(context)
-        for pieces in self._pieces.values():
+        for pieces in self._pieces:
             if pieces.take(snapshot):
                 self._background(pieces.begin())
 
@@ -140,7 +144,7 @@ class _Pieces:
         one: LoadedExtension,
         tell: Callable[[LoadedExtension, HookName, Callable[[], Awaitable[Any]]], Awaitable[Any]],
     ) -> None:
-        self._one, self._tell = one, tell
+        self.one, self._tell = one, tell
         self._waiting: list[dict[str, Any]] = []
         self._is_telling: asyncio.Task[None] | None = None
         self._dropped = 0
@@ -162,13 +166,13 @@ class _Pieces:
         try:
             while waiting := self._waiting:
                 self._waiting = []
-                await self._tell(self._one, "on_chunk", lambda given=waiting: self._one.chunks(given))
+                await self._tell(self.one, "on_chunk", lambda given=waiting: self.one.chunks(given))
         finally:
             self._is_telling = None
             if self._dropped:
                 log.warning(
                     "on_chunk of the extension %r is too slow: %d pieces were left out",
-                    self._one.manifest.name,
+                    self.one.manifest.name,
                     self._dropped,
                 )
                 self._dropped = 0

@@ -62,13 +62,16 @@ execute: async (args, host) => value } }, hooks: { beforeTurn: async (snapshot, 
 writeFile(path, content), deleteFile(path) for the workspace, and fetch(url, options) for the hosts in \
 `network`. All of them are async. There is nothing else: no require, no import, no process.
 
-Ask for no more than it needs: a person may be asked to agree. Name it with lower-case letters, digits and \
-underscores; its tools are then called name_tool. They are offered from the next turn on, not in this one."""
+Name in `hooks` those that it is to hear (beforeTurn, beforeToolCall, afterToolCall, onStepFinish, onChunk); \
+others are left out. Ask for no more than it needs: a person may be asked to agree. Name it with \
+lower-case letters, digits and underscores; its tools are then called name_tool. They are offered from the \
+next turn on, not in this one."""
 
 
 def default_policy(asked: ExtensionRequest) -> Decision:
-    """Reading the workspace is granted; whoever wants more needs a person who agrees."""
-    return Approval() if beyond(asked.manifest.permissions, CEILING) else CEILING
+    """Reading the workspace is granted; whoever wants more, or hooks, needs a person who agrees."""
+    wants = asked.manifest
+    return Approval() if wants.hooks or beyond(wants.permissions, CEILING) else CEILING
 
 
 def create_extension_tools(
@@ -144,6 +147,11 @@ _LOAD_INPUT: dict[str, Any] = {
             "items": {"type": "string"},
             "description": 'Hosts that it may fetch, such as "api.example.com". Default: none.',
         },
+        "hooks": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Hooks of its source that it is to hear. Default: none.",
+        },
     },
     "required": ["name", "version", "source"],
     "additionalProperties": False,
@@ -190,7 +198,11 @@ class _Door:
             asked = request.manifest
             granted = capped(asked.permissions, allowed)
             manifest = Manifest(
-                name=asked.name, version=asked.version, description=asked.description, permissions=granted
+                name=asked.name,
+                version=asked.version,
+                description=asked.description,
+                permissions=granted,
+                hooks=asked.hooks,
             )
             left_out = granted != asked.permissions
 
@@ -268,6 +280,7 @@ def _request(given: Mapping[str, Any], ctx: ToolContext) -> ExtensionRequest:
         version=given["version"],
         description=given.get("description") or "",
         permissions=permissions,
+        hooks=tuple(given.get("hooks") or ()),
     )
     language = given.get("language") or "javascript"
     Extension(manifest, given["source"], language)  # raises for what is none

@@ -56,6 +56,8 @@ class AgentExtensions:
         self._parts = parts
         self._manager: ExtensionManager | None = None
         self._told: set[str] = set()
+        self._taken: set[str] = set()
+        """Labels that an extension would have, and that are of blocks of the agent itself."""
         self._seen: str | None = None
         """The session whose prompt is known to show their blocks."""
 
@@ -78,6 +80,10 @@ class AgentExtensions:
     def workspace(self) -> Any:
         """Its files."""
         return self._parts.hooks.agent.workspace
+
+    def owns(self, label: str) -> bool:
+        """True for the label of a block that an extension has really brought along."""
+        return label not in self._taken
 
     async def add_message(self, text: str) -> None:
         """Add a message of the user without a turn."""
@@ -161,6 +167,7 @@ class AgentExtensions:
         for one in self._all():
             for block, label in zip(one.manifest.context, one.manifest.labels, strict=True):
                 if session.context.has(label):
+                    self._taken.add(label)
                     self._tell(f"the agent has a context block {label!r}; that of an extension is left out")
                     continue
                 session.with_context(
@@ -185,12 +192,15 @@ class AgentExtensions:
                     provider=_provider(block),
                 )
             except InvalidContext as error:
+                self._taken.add(label)
                 self._tell(f"the block {label!r} of the extension {one.manifest.name!r} is left out: {error}")
         await session.refresh_system_prompt("extensions")
 
     async def _unloaded(self, name: str, labels: tuple[str, ...]) -> None:
         session = self._parts.live()
-        removed = [] if session is None else [label for label in labels if session.remove_context(label)]
+        own = [label for label in labels if self.owns(label)]
+        self._taken -= set(labels)
+        removed = [] if session is None else [label for label in own if session.remove_context(label)]
         if session is not None and removed:
             await session.refresh_system_prompt("extensions")
 

@@ -640,8 +640,8 @@ class Chat:
                 ToolSource("get_tools", self.host.hooks.get_tools),
                 ToolSource("methods", self._methods),
                 ToolSource("workspace", self._workspace_tools),
-                ToolSource("extensions", self.extensions.tools, self.extensions.hidden),
                 ToolSource("mcp", self._mcp_tools, self._hidden_mcp_tools),
+                ToolSource("extensions", self.extensions.tools, self.extensions.hidden),
             )
         return self._sources
 

@@ -9,6 +9,8 @@ beside this one that need nothing else. A context is closed after its job, whate
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import hashlib
 import itertools
@@ -42,6 +44,7 @@ _LONGEST_WORDS = 4_000
 _LONGEST_PATH, _LONGEST_NAME = 4_096, 255
 _MOST_RANDOM = 65_536
 _MODULE = re.compile(r"^\s*(?:import\b(?!\s*[.(])|export\b)", re.M)
+_FUNCTION = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*(?:async\s+)?function\b", re.S)
 _FRAME = re.compile(r"(?P<top><eval> \()?(?P<at>eval_script:(?P<line>\d+):(?P<column>\d+))(?(top)\))")
 _TOO_DEEP = "RangeError: The code calls itself too deep, or what it reads is nested too deep."
 _WAITS = (
@@ -391,6 +394,14 @@ class Run(Running):
         """Run it as a script, whose value is that of its last expression. The source, when it is a module."""
         from quickjs_rs import JSError
 
+        if self._job["style"] == "snippet" and _FUNCTION.match(source):
+            with contextlib.suppress(JSError):  # then there is more than one function
+                alone = await context.eval_handle_async(f"({source}\n)")
+                self._before = 1
+                with context.globals.get_handle("__job") as job, alone:
+                    job.call_method("take", alone).dispose()
+                await context.eval_async("await __job.snippet()")
+                return None
         before = "try{__job.begun();"
         self._before = len(before)
         try:
@@ -551,6 +562,10 @@ class Run(Running):
                 return text.encode("utf-8", "replace")
             case "decode", bytes(data):
                 return data.decode("utf-8", "replace")
+            case "base64", bytes(data):
+                return base64.b64encode(data).decode()
+            case "bytes", str(text):
+                return _decoded(text)
             case "random", int(count):
                 return self._dice.randbytes(max(0, min(count, _MOST_RANDOM)))
             case _:
@@ -662,6 +677,13 @@ def _without_types(name: str, source: str) -> str:
         raise Wrong(f"SyntaxError: {words} ({name})") from None
     # What is left of a module of which only types were imported.
     return plain.removesuffix("export {};\n") if not _MODULE.search(source) else plain
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Wrong("What is said to be bytes is none.") from None
 
 
 def _last(error: BaseException) -> str:

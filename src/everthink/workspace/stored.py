@@ -20,11 +20,11 @@ from ..clock import Clock, moment_of, ms_of
 from ..collecting import Uncollected
 from ..current import current_call
 from ..errors import AgentError, WorkspaceError
+from ..object_contents import ObjectContents
 from ..store.borrowed import lent
 from ..store.port import AgentStore, Row, Statement
 from . import queries, refusals
 from .contents import PART_BYTES, Content, decoded, gathered
-from .objects import ObjectContents
 from .paths import range_below
 from .plan import ROOT, Kept, Plan, Usage, before_all, before_turn, followed
 from .port import UNLIMITED, Changes, CommitEdit, Edit, Entries, Entry, WorkspaceLimits
@@ -378,7 +378,7 @@ class StoredFiles:
         async with self._shared.lock:
             first = (await self._store.fetch(queries.FIRST_OF_TURN, turn))[0][0]
             with Uncollected() as large:
-                kept = [] if first is None else await self._kept_after(first - 1, large)
+                kept = () if first is None else await self._kept_after(first - 1, large)
                 wanted = before_turn(kept, turn)
                 return await self._carry_out(lambda plan: plan.bring_back(wanted), conclude, limits, large)
 
