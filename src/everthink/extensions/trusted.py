@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, cast
 
@@ -74,10 +74,10 @@ class TrustedExtension:
                     next_step=f"Did you mean {near!r}?" if near else f"They hear: {', '.join(HOOKS)}.",
                 )
 
-    async def on_load(self) -> None:
+    def on_load(self) -> Awaitable[None] | None:
         """Begin. Raising: the agent serves without it."""
 
-    async def on_unload(self) -> None:
+    def on_unload(self) -> Awaitable[None] | None:
         """End: it was unloaded, or its agent leaves memory."""
 
     def log(self, *words: object) -> None:
