@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from .door.concurrency import MessageConcurrency
     from .door.submission import Submission
     from .extensions.tools import Decision
-    from .extensions.values import Extension, ExtensionRequest
+    from .extensions.trusted import TrustedExtension
+    from .extensions.values import Extension, ExtensionRequest, InstalledExtension
     from .file_tools.bash import BashOptions
     from .hooks.values import (
         ChatErrorContext,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from .tools.tool import Tool
     from .turn.overflow import ContextOverflow
     from .workspace.workspace import Workspace
+
+    DeclaredExtension = Extension | InstalledExtension | type[TrustedExtension] | Mapping[str, Any]
 
 __all__ = ["Hooks"]
 
@@ -128,8 +131,9 @@ class Hooks:
     skill_script_runner: ScriptRunner | None = None
     """What runs scripts of skills. Without one the model has no `run_skill_script`."""
 
-    extensions: Sequence[Extension | Mapping[str, Any]] = ()
-    """Its extensions, in the order in which their hooks are heard: `Extension({"name": …}, source)`."""
+    extensions: Sequence[DeclaredExtension] = ()
+    """Its extensions, in the order in which their hooks are heard: `Extension({"name": …}, source)`, and of
+    installed packages `installed("name")`."""
 
     hook_timeout: float = 5.0
     """Seconds that an extension may take for a hook. Then the turn goes on without it."""
@@ -229,7 +233,7 @@ class Hooks:
 
     def get_extensions(
         self,
-    ) -> Sequence[Extension | Mapping[str, Any]] | Awaitable[Sequence[Extension | Mapping[str, Any]]]:
+    ) -> Sequence[DeclaredExtension] | Awaitable[Sequence[DeclaredExtension]]:
         """The extensions that it has from its start on, in load order. Default: the `extensions` attribute.
 
         One that cannot be loaded leaves the agent without it; it serves, and the others are there.

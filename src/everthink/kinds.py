@@ -248,11 +248,15 @@ SKILLS = Kind(
 )
 
 
+def _is_extension(value: Any) -> bool:
+    if isinstance(value, type):
+        return any(base.__name__ == "TrustedExtension" for base in value.__mro__)
+    return isinstance(value, Mapping) or _is_one_of(value, "Extension", "InstalledExtension")
+
+
 EXTENSIONS = Kind(
-    'a list of extensions: [Extension({"name": "words", "version": "1.0.0"}, source)]',
-    lambda value: (
-        _is_many(value) and all(isinstance(one, Mapping) or _is_one_of(one, "Extension") for one in value)
-    ),
+    'a list of extensions: [installed("words"), Extension({"name": "sums", "version": "1.0.0"}, source)]',
+    lambda value: _is_many(value) and all(map(_is_extension, value)),
 )
 
 

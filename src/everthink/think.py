@@ -342,6 +342,9 @@ class Think(Agent, Hooks):
         """What `configure` kept, or `None`."""
         return _chat(self).get_config()
 
+    def _skills(self) -> Any:
+        return _chat(self).skills.registry
+
 
 def _chat(agent: Think) -> Chat:
     """Where the machinery of an agent that chats is."""

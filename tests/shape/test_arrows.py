@@ -270,6 +270,7 @@ OUTSIDE: dict[str, set[str]] = {
     "serving": {"agent", "think", "server", "app", "devtools"},
     "cli": {"agent", "think", "server", "mcp_server", "app", "devtools", "testing", "serving", "client"},
     "files_cli": {"cli", "serving"},  # a command of its own size; cli finds it by name
+    "new_cli": {"serving"},  # and this one
     "skills_cli": {"cli", "serving", "think"},  # so is this one
 }
 

@@ -472,5 +472,5 @@ async def test_a_panel_is_shown_plain_values() -> None:
     assert "left out: no" in shown["sources"][1]["error"]
     assert shown["skills"][0]["allowedTools"] == "Bash"
     assert shown["diagnostics"][0]["level"] == "error"
-    assert (shown["active"], shown["runsScripts"]) == ([], True)
+    assert (shown["active"], shown["scripts"]) == ([], {"runner": "Runner", "rights": None})
     assert skills.view(None)["sources"] == []

@@ -1,6 +1,7 @@
 /** What happens underneath: the journal as the server keeps it, events and frames as they pass. */
 
 import { useEffect, useId, useState, type KeyboardEvent } from "react";
+import { ExtensionsPanel } from "./extensions-panel";
 import { Icon } from "./icons";
 import { FamilyPanel } from "./family-panel";
 import { FilesPanel } from "./files-panel";
@@ -12,9 +13,10 @@ import type { Place } from "./places";
 import { clock, exactly, useTail } from "./rows";
 import type { MCPServersState } from "./servers";
 import { ServersPanel } from "./servers-panel";
+import { SkillsPanel } from "./skills-panel";
 import { useTap, type Frame, type Tap } from "./tap";
 
-export const TABS = ["turns", "calls", "files", "family", "memory", "servers", "chunks", "events", "frames", "state"] as const;
+export const TABS = ["turns", "calls", "files", "family", "memory", "skills", "extensions", "servers", "chunks", "events", "frames", "state"] as const;
 export type Tab = (typeof TABS)[number];
 
 type Props = {
@@ -41,6 +43,9 @@ export function Inspector({ tap, feed, state, servers, tab, place, onTab, onGo, 
     document.getElementById(`${id}-${tab}`)?.focus();
     return () => document.querySelector<HTMLElement>('.chat .bar [aria-label="Inspector"]')?.focus();
   }, []);
+  useEffect(() => {
+    document.getElementById(`${id}-${tab}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [tab]);
   const move = (event: KeyboardEvent) => {
     const at = TABS.indexOf(tab);
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: TABS.length - 1 }[event.key];
@@ -87,6 +92,8 @@ export function Inspector({ tap, feed, state, servers, tab, place, onTab, onGo, 
         {tab === "files" && <FilesPanel feed={feed} />}
         {tab === "family" && <FamilyPanel feed={feed} place={place} onGo={onGo} />}
         {tab === "memory" && <MemoryPanel feed={feed} />}
+        {tab === "skills" && <SkillsPanel feed={feed} />}
+        {tab === "extensions" && <ExtensionsPanel feed={feed} />}
         {tab === "servers" && <ServersPanel feed={feed} told={servers} />}
         {tab === "chunks" && <ChunksPanel feed={feed} tap={tap} picked={turn} onPick={setTurn} />}
         {tab === "events" && <EventsPanel feed={feed} />}

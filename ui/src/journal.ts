@@ -3,10 +3,12 @@
 import type { UIMessage } from "ai";
 import { useSyncExternalStore } from "react";
 import { ask, type Told } from "./asking";
+import type { Extensions, Source } from "./extensions";
 import { FilesFeed } from "./files";
 import { MemoryFeed } from "./memory";
 import type { Hop } from "./places";
 import type { Known } from "./servers";
+import type { Instructions, Languages, SkillFile, Skills } from "./skills";
 import type { Chunk } from "./tap";
 
 export type Usage = Partial<
@@ -243,6 +245,21 @@ export class JournalFeed {
   servers = () => this.ask<Known[]>("/servers");
   addServer = async (name: string, url: string) => (await this.ask("/servers", { name, url })).trouble;
   removeServer = async (id: string) => (await this.ask("/servers/remove", { id })).trouble;
+
+  // --- skills
+
+  skills = (again: boolean) => this.ask<Skills>(`/skills${again ? "?again=1" : ""}`);
+  skill = (name: string) => this.ask<Instructions>(`/skills/look?name=${encodeURIComponent(name)}`);
+  skillFile = (name: string, path: string) => this.ask<SkillFile>(`/skills/file?name=${encodeURIComponent(name)}&path=${encodeURIComponent(path)}`);
+  skillLanguages = () => this.ask<Languages>("/skills/languages");
+  activateSkill = (name: string) => this.ask<{ added: boolean }>("/skills/activate", { name });
+
+  // --- extensions
+
+  extensions = () => this.ask<Extensions>("/extensions");
+  extensionSource = (name: string) => this.ask<{ source: string }>(`/extensions/source?name=${encodeURIComponent(name)}`);
+  loadExtension = async (source: Source) => (await this.ask("/extensions/load", source)).trouble;
+  unloadExtension = async (name: string) => (await this.ask("/extensions/unload", { name })).trouble;
 
   /** Ask the inspector, or with a body change something; what it says when it refuses. */
   private ask<T>(rest: string, body?: Record<string, string>): Promise<Told<T>> {

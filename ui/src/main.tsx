@@ -8,6 +8,7 @@ import "./mcp.css";
 import "./family.css";
 import "./files.css";
 import "./code.css";
+import "./skills.css";
 
 const root = document.getElementById("root");
 if (root) createRoot(root).render(<App />);

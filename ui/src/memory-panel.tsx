@@ -43,7 +43,7 @@ export function MemoryPanel({ feed }: { feed: JournalFeed }) {
   );
 }
 
-function Section({ title, tools, children }: { title: string; tools?: ReactNode; children: ReactNode }) {
+export function Section({ title, tools, children }: { title: string; tools?: ReactNode; children: ReactNode }) {
   const id = useId();
   return (
     <section aria-labelledby={id}>

@@ -83,7 +83,7 @@ def command(target: str | None, store: str, port: int, as_json: bool) -> None:
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
     checks = [_python(), _sqlite(), *_extras(), *_here(), *_keys()]
-    checks += [_store(store), *_agents(), _port(port)]
+    checks += [_store(store), *_agents(), *_packages(target), _port(port)]
     checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
     if as_json:
@@ -263,6 +263,45 @@ def _named(cls: type[Any]) -> str:
 
     children = ", ".join(child.__name__ for child in children_of(cls))
     return f"{cls.__name__} (children: {children})" if children else cls.__name__
+
+
+def _packages(target: str | None) -> Iterator[Check]:
+    """The extensions that are installed, and those that agents name. Of the others nothing is run."""
+    from ..errors import AgentError
+    from ..extensions.packages import found, packages
+
+    there = packages()
+    if there:
+        listed = (f"{one.name} {one.version} ({one.distribution})" for one in there)
+        yield Check("extensions", "ok", f"installed: {', '.join(listed)}")
+    for name in _named_extensions(target):
+        try:
+            found(name)
+        except AgentError as error:
+            yield Check("extensions", "problem", error.what, error.next_step)
+
+
+def _named_extensions(target: str | None) -> list[str]:
+    """Those that the classes of agents name, in ./agents or in an app."""
+    from ..app.discovery import find_agents
+    from ..errors import AgentError
+    from ..extensions.values import InstalledExtension
+    from ..serving.target import load
+
+    try:
+        if target is not None:
+            classes = [cls for _, app in load(target).mounts for cls in app.classes]
+        else:
+            classes = [one.cls for one in find_agents("agents")] if Path("agents").is_dir() else []
+    except AgentError:
+        return []  # said by _agents, or by _servers
+    named = (
+        one
+        for cls in classes
+        for one in getattr(cls, "extensions", ())
+        if isinstance(one, InstalledExtension)
+    )
+    return list(dict.fromkeys(one.name for one in named if one.kind is None))
 
 
 def _port(port: int) -> Check:

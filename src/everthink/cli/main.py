@@ -25,7 +25,11 @@ COMMANDS = {
     "doctor": "See what is installed, configured and missing.",
 }
 
-ELSEWHERE = {"files": "everthink.files_cli.command", "skills": "everthink.skills_cli.command"}
+ELSEWHERE = {
+    "new": "everthink.new_cli.command",
+    "files": "everthink.files_cli.command",
+    "skills": "everthink.skills_cli.command",
+}
 """Commands that have a room of their own."""
 
 WITHOUT_ENV_FILE = ("new", "crashtest")

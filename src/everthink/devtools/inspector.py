@@ -7,6 +7,8 @@
     …    /everthink/inspect/{class}/{name}/{memory, …}    memory, sessions, search: memory.py
     …    /everthink/inspect/{class}/{name}/servers        MCP servers: servers.py
     …    /everthink/inspect/{class}/{name}/files          files: files.py
+    …    /everthink/inspect/{class}/{name}/skills         skills: skills.py
+    …    /everthink/inspect/{class}/{name}/extensions     extensions: extensions.py
     …    /everthink/inspect/{class}/{name}/{family, runs} children and their runs: family.py
     …    /everthink/conversations/{class}                 the list beside the page: conversations.py
     WS   /everthink/events/{class}/{name}                 the latest events, then each as it happens
@@ -59,7 +61,7 @@ from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import AgentStore
 from ..think import Think
-from . import conversations, family, files, memory, servers, view
+from . import conversations, extensions, family, files, memory, servers, skills, view
 from .layout import Layout
 from .recorder import Recorder
 from .replies import as_json, body_of, fields_of, refusal
@@ -73,7 +75,7 @@ LIST = ["everthink", "conversations"]
 TURNS, CALLS, MESSAGES, ENDINGS = 50, 100, 2000, 500
 """So many of each are shown, the newest."""
 MAIN_SESSION = ""
-ROOMS = memory.ROOMS | {servers.ROOM, files.ROOM}
+ROOMS = memory.ROOMS | {servers.ROOM, files.ROOM, skills.ROOM, extensions.ROOM}
 """What is asked of the agent itself, by the first word of the path."""
 NO_JOURNAL = "A {} does not chat: it has no journal to look at."
 MAY_NOT = "You may look at this agent, but not change it. Nothing was changed."
@@ -240,6 +242,14 @@ class Inspector:
                 actor = await self._actor(address)
                 with actor.hold():
                     return await files.answer(actor, request, rest)
+            case (("GET" | "HEAD" | "POST"), [skills.ROOM, *_]):
+                actor = await self._actor(address)
+                with actor.hold():
+                    return await skills.answer(await self._chat(address), request, rest)
+            case (("GET" | "HEAD" | "POST"), [extensions.ROOM, *_]):
+                actor = await self._actor(address)
+                with actor.hold():
+                    return await extensions.answer(await self._chat(address), request, rest)
             case "GET" | "HEAD" | "POST", _:
                 return refusal(404, "There is nothing at this address of the inspector.")
             case _:

@@ -5,8 +5,10 @@ from everthink.extensions import Extension, Permissions
 
 from ..facades import help_from
 from .manager import ExtensionManager
+from .packages import installed
 from .port import ExtensionHost, ExtensionStorage, LoadedExtension
 from .tools import create_extension_tools
+from .trusted import TrustedExtension
 from .values import (
     Approval,
     ContextBlockInfo,
@@ -14,6 +16,7 @@ from .values import (
     Extension,
     ExtensionInfo,
     ExtensionRequest,
+    InstalledExtension,
     Manifest,
     Permissions,
     Refuse,
@@ -31,13 +34,16 @@ __all__ = [
     "ExtensionManager",
     "ExtensionRequest",
     "ExtensionStorage",
+    "InstalledExtension",
     "LoadedExtension",
     "Manifest",
     "Permissions",
     "Refuse",
     "SessionPermissions",
     "StoredExtension",
+    "TrustedExtension",
     "create_extension_tools",
+    "installed",
 ]
 
 help_from(__name__)

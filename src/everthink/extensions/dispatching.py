@@ -122,10 +122,18 @@ class Listening:
             async with asyncio.timeout(seconds + MORE):
                 return await ask()
         except TimeoutError:
-            log.warning("%s of the extension %r took longer than %g s", hook, one.manifest.name, seconds)
+            _note(one, hook, f"took longer than {seconds:g} s")
         except Exception as error:  # noqa: BLE001 - an extension never ends a turn
-            log.warning("%s of the extension %r failed: %s", hook, one.manifest.name, said(error))
+            _note(one, hook, f"failed: {said(error)}")
         return None
+
+
+def _note(one: LoadedExtension, hook: HookName, what: str) -> None:
+    """Say it in the log, and beside what the extension has said itself."""
+    log.warning("%s of the extension %r %s", hook, one.manifest.name, what)
+    printed = getattr(one, "printed", None)
+    if printed is not None:
+        printed.append(f"{hook} {what}")
 
 
 class _Pieces:

@@ -83,6 +83,8 @@ class ExtensionManager:
         self._busy = asyncio.Lock()
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._is_restored = False
+        self.left_out: dict[str, str] = {}
+        """Those that were stored and could not be taken up, with the reason."""
         self.policy: Callable[[ExtensionRequest], Any] | None = None
         """Says which rights an extension gets that a model loads. `None`: `create_extension_tools` does."""
         self.on_unload: OnUnload | None = None
@@ -182,6 +184,7 @@ class ExtensionManager:
             self._add(one, self._named(one))
         except (AgentError, KeyError, TypeError) as error:
             log.error("the extension %r was stored and is left out now: %s", name, error)
+            self.left_out[name] = str(error)
             return None
         return one
 

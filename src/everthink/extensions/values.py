@@ -11,11 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from ..address import kebab
 from ..errors import ExtensionError, InvalidSettings
 from ..guard.rules import Rules
 from ..settings import as_settings, nearest, shown, snake
+
+if TYPE_CHECKING:
+    from .trusted import TrustedExtension
 
 __all__ = [
     "HOOKS",
@@ -26,6 +30,7 @@ __all__ = [
     "ExtensionInfo",
     "ExtensionRequest",
     "HookName",
+    "InstalledExtension",
     "Language",
     "Manifest",
     "Origin",
@@ -35,6 +40,7 @@ __all__ = [
     "StoredExtension",
     "WorkspaceAccess",
     "as_extension",
+    "as_installed",
     "as_manifest",
     "as_permissions",
     "beyond",
@@ -310,6 +316,16 @@ class Extension:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class InstalledExtension:
+    """An extension of an installed package, by its name. Made by `installed()`."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    kind: type[TrustedExtension] | None = None
+    """The class itself, when an agent names that."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionInfo:
     """A loaded extension."""
@@ -390,7 +406,9 @@ def as_extension(value: Any, where: str = "get_extensions()") -> Extension:
     if not isinstance(value, Mapping):
         raise InvalidSettings(
             f"{where} has {shown(value)}, which is no extension.",
-            next_step='Give Extension({"name": …, "version": …}, source), or {"manifest": …, "source": …}.',
+            next_step=f"Of an installed package it is installed({value!r}), of everthink.extensions."
+            if isinstance(value, str)
+            else 'Give Extension({"name": …, "version": …}, source), or {"manifest": …, "source": …}.',
         )
     return as_settings(Extension, value, where)
 
@@ -399,7 +417,9 @@ def listed(value: Any) -> list[Any]:
     """What `get_extensions()` gave, one by one. Whether each of them is an extension is another question."""
     if value is None:
         return []
-    is_one = isinstance(value, Extension | str | bytes | Mapping) or not isinstance(value, Iterable)
+    is_one = isinstance(
+        value, Extension | InstalledExtension | type | str | bytes | Mapping
+    ) or not isinstance(value, Iterable)
     return [value] if is_one else list(cast("Iterable[Any]", value))
 
 
@@ -407,9 +427,24 @@ def name_of(value: Any) -> str:
     """The name of what may be an extension, for whoever has to say that it is none."""
     if isinstance(value, Extension):
         return value.manifest.name
+    if (of_package := as_installed(value)) is not None:
+        return of_package.name
     manifest: Any = cast("Any", value).get("manifest") if isinstance(value, Mapping) else None
     name: Any = cast("Any", manifest).get("name") if isinstance(manifest, Mapping) else None
     return name if isinstance(name, str) else shown(value)
+
+
+def as_installed(value: Any) -> InstalledExtension | None:
+    """An extension of a package, or a class that is one itself; `None` for anything else."""
+    if isinstance(value, InstalledExtension):
+        return value
+    if not isinstance(value, type):
+        return None
+    from .trusted import TrustedExtension
+
+    return (
+        InstalledExtension(kebab(value.__name__), kind=value) if issubclass(value, TrustedExtension) else None
+    )
 
 
 def _set(value: object, name: str, to: Any) -> None:

@@ -135,13 +135,29 @@ class AgentExtensions:
         for one in listed(given):
             await attempt(f"the extension {name_of(one)!r}", self._load(one))
 
-    async def _load(self, one: Any) -> None:
-        from .values import as_extension
+    async def _load(self, declared: Any) -> None:
+        from .values import as_extension, as_installed
 
-        await self.manager.load(as_extension(one), origin="declared")
+        of_package = as_installed(declared)
+        if of_package is None:
+            await self.manager.load(as_extension(declared), origin="declared")
+            return
+        from .packages import loaded  # with the first extension of a package
+
+        one = await loaded(of_package, self._parts.hooks.agent)
+        try:
+            await self.manager.attach(one)
+        except BaseException:
+            await one.close()
+            raise
 
     async def _restored(self) -> None:
         await self.manager.restore()
+
+    async def close(self) -> None:
+        """The agent leaves memory: those that run in this process hear of it."""
+        if self._manager is not None:
+            await self._manager.aclose()
 
     # --- blocks
 

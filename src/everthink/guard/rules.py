@@ -67,6 +67,11 @@ class Rules:
     def _parts(self) -> tuple[frozenset[str] | frozenset[int] | None, ...]:
         return self._hosts, self._never, self.allow, self._ports
 
+    def __str__(self) -> str:
+        """What passes, in words: `the public web`, `example.com, wiki.lan:8080`."""
+        public = ["the public web"] if self._hosts is None else sorted(self._hosts)
+        return ", ".join(public + sorted(self.allow)) or "nothing"
+
     @classmethod
     def nothing(cls) -> Self:
         """Rules that let nothing pass."""

@@ -287,6 +287,8 @@ class Actor:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
+        if self.chat is not None:
+            await self.chat.extensions.close()
         self.feed.publish(AgentLeft())
 
     async def _note_resting(self, chat: Chat) -> bool:

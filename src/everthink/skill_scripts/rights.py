@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from ..errors import InvalidSettings
 from ..guard.rules import Rules
+from ..tools.collect import as_tools
 from ..tools.tool import Tool
 
 __all__ = ["Permission", "Rights", "check_tools", "is_factory", "rules_of"]
@@ -52,6 +53,15 @@ class Rights:
     def may_write(self) -> bool:
         """True when it may be written, too."""
         return self.files is not None and self.workspace == "read-write"
+
+    def told(self) -> dict[str, Any]:
+        """The same as JSON, for people."""
+        chosen = is_factory(self.tools)
+        return {
+            "workspace": "read-write" if self.may_write else "read" if self.may_read else "none",
+            "network": None if self.network is None else str(self.network),
+            "tools": None if chosen else sorted(as_tools(self.tools, "runner(tools=…)")),
+        }
 
     @property
     def on_interrupt(self) -> Literal["report", "rerun"]:

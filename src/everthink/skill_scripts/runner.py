@@ -89,7 +89,9 @@ class Runner:
     ) -> None:
         self.rights = rights
         """What its scripts may do."""
-        self._timeout, self._python, self._limits = timeout, python, limits
+        self.timeout = timeout
+        """Seconds that one may take."""
+        self._python, self._limits = python, limits
         self._named = machine
         self._machine: MachineSandbox | None = None
         self._own: Sandboxes | None = None
@@ -104,14 +106,27 @@ class Runner:
         from .running import Engines, run_script
 
         engines = Engines(
-            sandboxes=self._sandboxes(request),
+            sandboxes=self._sandboxes(None if request.context is None else request.context.agent),
             machine=self._own_machine(),
             has_root=hasattr(self._named, "with_root"),
             python=self._python,
-            timeout=self._timeout,
+            timeout=self.timeout,
             limits=self._limits,
         )
         return await run_script(request, self.rights, engines)
+
+    def told(self) -> dict[str, Any]:
+        """What its scripts may do, as JSON, for people."""
+        return {"rights": {**self.rights.told(), "timeout": self.timeout}}
+
+    async def check(self, agent: Any = None) -> dict[str, str | None]:
+        """Which languages run on this machine: `None` for those of which a line just ran, words for others.
+
+        `agent`: one of the app whose sandboxes are asked.
+        """
+        from .running import languages
+
+        return await languages(self._sandboxes(agent), self._own_machine(), self._python)
 
     async def aclose(self) -> None:
         """End what it has started outside of an app. Within one, the app does."""
@@ -122,11 +137,10 @@ class Runner:
         if machine is not None:
             await machine.aclose()
 
-    def _sandboxes(self, request: ScriptRequest) -> Sandboxes:
+    def _sandboxes(self, agent: Any) -> Sandboxes:
         """Those of the app whose agent asks; outside of one, its own."""
         from ..engines.sandboxes import Sandboxes
 
-        agent = None if request.context is None else request.context.agent
         shared = getattr(agent, "_sandboxes", None)
         if shared is not None:
             return shared()

@@ -20,6 +20,7 @@ from ..sandbox.port import Limits
 from ..skills.values import ScriptRequest
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
+from ..words import said
 from .bash import run_bash_script
 from .bridge import Bridge
 from .javascript import run_javascript
@@ -28,7 +29,7 @@ from .reading import read
 from .rights import Rights, check_tools, is_factory
 from .tree import check, mounted, with_room
 
-__all__ = ["Engines", "run_script"]
+__all__ = ["Engines", "languages", "run_script"]
 
 _LANGUAGES: dict[str, Literal["javascript", "python", "bash"]] = {
     "js": "javascript",
@@ -97,6 +98,25 @@ async def run_script(request: ScriptRequest, rights: Rights, engines: Engines) -
             return await run_in_machine(
                 request, files, found, bridge, machine, bounds, has_network=has_network
             )
+
+
+async def languages(
+    sandboxes: Sandboxes, machine: MachineSandbox | None, python: str | None
+) -> dict[str, str | None]:
+    """Which languages run here: `None` for those of which a line just ran, words for others."""
+    found: dict[str, str | None] = {
+        "JavaScript and TypeScript": await sandboxes.of("javascript").check(),
+        "bash": await sandboxes.bash().check(),
+    }
+    try:
+        found["Python"] = await (machine or await sandboxes.machine(python)).check()
+    except CannotSpawn as problem:
+        if (why := await sandboxes.of("python").check()) is not None:
+            found["Python"] = why
+        else:
+            found["Python functions"] = None
+            found["Python programs"] = said(f"They need a machine. {problem}")
+    return found
 
 
 async def _tools(request: ScriptRequest, rights: Rights) -> dict[str, Tool]:

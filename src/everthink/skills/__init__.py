@@ -6,6 +6,7 @@ from everthink import skills
 from ..facades import help_from
 from ..skill_scripts.runner import Runner, runner
 from .bucket import object_store
+from .by_hand import activate
 from .directory import from_directory
 from .index import from_index
 from .installing import Installed, install
@@ -31,6 +32,7 @@ __all__ = [
     "SkillInfo",
     "SkillRegistry",
     "SkillSource",
+    "activate",
     "from_directory",
     "from_index",
     "from_manifest",

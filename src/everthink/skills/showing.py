@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..context.activated_skills import activated_in
 from ..session.overlay import is_overlay
-from ..words import said
-from .values import Diagnostic
+from ..words import clean, said
+from .values import Diagnostic, Skill
 
 if TYPE_CHECKING:
     from ..messages import Message
+    from .port import ScriptRunner
     from .registry import SkillRegistry
 
-__all__ = ["view"]
+__all__ = ["LONGEST_SHOWN", "look", "rights", "view"]
+
+LONGEST_SHOWN = 200_000
+"""Characters of instructions that a panel is given."""
 
 
 def view(registry: SkillRegistry | None, messages: Iterable[Message] = ()) -> dict[str, Any]:
@@ -25,7 +29,14 @@ def view(registry: SkillRegistry | None, messages: Iterable[Message] = ()) -> di
     these messages of a conversation."""
     active = list(activated_in(messages, is_overlay))
     if registry is None:
-        return {"sources": [], "skills": [], "diagnostics": [], "active": active, "catalogue": None}
+        return {
+            "sources": [],
+            "skills": [],
+            "diagnostics": [],
+            "active": active,
+            "scripts": None,
+            "catalogue": None,
+        }
     return {
         "sources": [
             {
@@ -51,8 +62,31 @@ def view(registry: SkillRegistry | None, messages: Iterable[Message] = ()) -> di
         ],
         "diagnostics": [told(one) for one in registry.diagnostics],
         "active": active,
-        "runsScripts": registry.runner is not None,
+        "scripts": rights(registry.runner),
         "catalogue": registry.catalogue(),
+    }
+
+
+def rights(runner: ScriptRunner | None) -> dict[str, Any] | None:
+    """What scripts may do, as JSON; `None`: nothing runs them. Not known of a runner of one's own."""
+    if runner is None:
+        return None
+    told: Any = getattr(runner, "told", None)
+    known: Any = told() if callable(told) else {}
+    return {"runner": type(runner).__name__, "rights": None, **known}
+
+
+def look(skill: Skill) -> dict[str, Any]:
+    """A skill with its instructions and the list of its files, as JSON."""
+    return {
+        "name": said(skill.name),
+        "body": clean(skill.body, LONGEST_SHOWN),
+        "isCut": len(skill.body) > LONGEST_SHOWN,
+        "metadata": dict(skill.metadata),
+        "resources": [
+            {"path": one.path, "kind": one.kind, "size": one.size, "mediaType": one.media_type}
+            for one in skill.resources
+        ],
     }
 
 

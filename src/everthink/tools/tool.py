@@ -135,6 +135,7 @@ class Tool(Generic[P, R]):
         self._source = body if source is None else source
         self._kind: Kind = kind
         self._receiver: Any = _UNBOUND
+        self._guard: Callable[[], None] | None = None
         if self._source is not None:
             functools.update_wrapper(cast("Any", self), self._source, updated=())
         self._takes_context = isinstance(input, JsonInput) and body is not None and takes(body, 2)
@@ -232,6 +233,12 @@ class Tool(Generic[P, R]):
         other._check()
         return other
 
+    def guarded(self, check: Callable[[], None]) -> Tool[P, R]:
+        """The same tool, which asks before its body runs. What `check` raises is how the call ends."""
+        other = copy.copy(self)
+        other._guard = check
+        return other
+
     # --- running it ------------------------------------------------------------------------
 
     def bind(self, agent: Any) -> Tool[..., Any]:
@@ -325,6 +332,8 @@ class Tool(Generic[P, R]):
     def _prepared(self, input: Any, ctx: ToolContext, lenient: bool) -> Callable[[], Any]:
         if self._body is None:
             raise TypeError(f"Tool {self.name!r} runs in the browser; there is no body to call here.")
+        if self._guard is not None:
+            self._guard()
         arguments = self.arguments(input, lenient=lenient)
         if isinstance(self._input, JsonInput):
             given = copy.deepcopy(arguments)  # the original is part of the conversation

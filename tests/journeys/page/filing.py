@@ -53,11 +53,14 @@ class Scribe:
     name = "scribe"
     continues: Literal["prefill", "prompt"] = "prompt"
 
+    def __init__(self, *more: str) -> None:
+        self._tools = (*TOOLS, *(f"{name} " for name in more))
+
     async def stream(self, request: model.Request) -> AsyncGenerator[model.ModelEvent, None]:
         asked = max(n for n, m in enumerate(request.messages) if isinstance(m, model.UserMessage))
         done = sum(isinstance(m, model.ToolMessage) for m in request.messages[asked:])
         said = _said(request.messages[asked])
-        lines = [line for line in said if line.startswith(TOOLS)]
+        lines = [line for line in said if line.startswith(self._tools)]
         for name, given in SAID.get(said[0] if said else "", []):
             lines.append(f"{name} {encode_json(given).decode()}")
         yield model.Opened()

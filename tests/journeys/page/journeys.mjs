@@ -9,9 +9,11 @@ import { journeys as asking } from "./asking.mjs";
 import { journeys as chatting } from "./chatting.mjs";
 import { journeys as coding } from "./coding.mjs";
 import { journeys as delegating } from "./delegating.mjs";
+import { journeys as extending } from "./extending.mjs";
 import { journeys as filing } from "./filing.mjs";
 import { journeys as finding } from "./finding.mjs";
 import { journeys as inspecting } from "./inspecting.mjs";
+import { journeys as learning } from "./learning.mjs";
 import { journeys as marking } from "./marking.mjs";
 import { journeys as remembering } from "./remembering.mjs";
 import { journeys as serving } from "./serving.mjs";
@@ -24,9 +26,11 @@ const journeys = {
   ...chatting,
   ...coding,
   ...delegating,
+  ...extending,
   ...filing,
   ...finding,
   ...inspecting,
+  ...learning,
   ...marking,
   ...remembering,
   ...serving,

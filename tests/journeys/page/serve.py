@@ -23,7 +23,9 @@ from everthink.testing import ManualClock, ScriptedModel, says
 from tests.journeys.page.asking import Concierge, Desk
 from tests.journeys.page.coding import Dispatcher
 from tests.journeys.page.delegating import Office
+from tests.journeys.page.extending import Workshop
 from tests.journeys.page.filing import Study
+from tests.journeys.page.learning import Scholar
 from tests.wire import peer
 from tests.wire.peer import words_of
 
@@ -337,7 +339,7 @@ def guarded(store: str) -> WithPage:
 def site(store: str) -> WithPage:
     """The page, its inspector and the agents."""
     agents = (ThinkPeer, TravelGuide, Muse, Demo, Archive, Gallery, Mine, Walker, Desk, Concierge)
-    app = App(*agents, Office, Study, Dispatcher, Guide, store=store, limits=LIMITS)
+    app = App(*agents, Office, Study, Scholar, Workshop, Dispatcher, Guide, store=store, limits=LIMITS)
     return WithPage(Loaded(app, "the journeys", app))
 
 

@@ -1,4 +1,7 @@
-"""`everthink new`: a project to start from."""
+"""`everthink new`: a project to start from, or a package that extends everthink.
+
+NAME --project.py | extension.py--> its files, in a folder that was not there or is empty
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import unicodedata
 from pathlib import Path
 
 import click
+
+from . import extension, project
 
 __all__ = ["command"]
 
@@ -21,17 +26,20 @@ RULE = "names of packages have the letters a to z, digits, and hyphens between t
     help="""Start a project: an agent with a tool, and a test that runs without a model.
 
     NAME is the folder to make; the project is called like it, in letters that packages may have. A folder
-    with something in it is left alone.
+    with something in it is left alone. With --extension it is a package that adds tools and hooks to agents
+    of everthink, in everybody's projects.
 
     \b
     Example:
       everthink new shop-assistant
-      cd shop-assistant && everthink dev""",
+      cd shop-assistant && everthink dev
+      everthink new --extension word-count""",
 )
 @click.argument("name")
+@click.option("--extension", "is_extension", is_flag=True, help="Make a package that extends everthink.")
 @click.option("--json", "as_json", is_flag=True, help="Print the files that were made, for scripts.")
-def command(name: str, as_json: bool) -> None:
-    """Make a project."""
+def command(name: str, is_extension: bool, as_json: bool) -> None:
+    """Make a project, or a package."""
     from ..errors import AgentError
     from ..serving.output import print_json, say
 
@@ -43,7 +51,9 @@ def command(name: str, as_json: bool) -> None:
         raise AgentError(
             f"{folder} {what}.", kept="Nothing was changed.", next_step="Choose a name that is free."
         )
-    files = {path: text.replace("{name}", package) for path, text in FILES.items()}
+    if is_extension:
+        package = extension.package_of(package)
+    files = extension.files(package) if is_extension else project.files(package)
     for path, text in files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -54,11 +64,16 @@ def command(name: str, as_json: bool) -> None:
     say(f"Made {folder}:")
     for path in files:
         say(f"  {path}", "dim")
-    if package != folder.resolve().name:
+    if not is_extension and package != folder.resolve().name:
         say(f"\nThe project is called {package} (in pyproject.toml and README.md): {RULE}", "yellow")
     say("\nNext:")
     if folder.resolve() != Path.cwd():
         say(f"  cd {shlex.quote(str(folder))}")
+    if is_extension:
+        say(f"  pip install -e '.[dev]'     into the Python of your agents; it is {package} there")
+        say("  python -m pytest            its tests; they need no key")
+        say(f'  extensions = [installed("{extension.name_of(package)}")]     in the class of an agent')
+        return
     say("  everthink dev               then open the address it prints")
     say("  pip install -e '.[dev]'     what it needs, and pytest")
     say("  python -m pytest            the agent's test; it needs no key")
@@ -85,93 +100,3 @@ def _check_name(name: str, package: str) -> None:
         raise WrittenWrongly(
             what, kept="Nothing was made.", next_step="Choose another: everthink new shop-assistant"
         )
-
-
-FILES = {
-    "agents/assistant.py": '''\
-"""The assistant. Every file in this folder is one agent."""
-
-from everthink import Think, tool
-
-
-class Assistant(Think):
-    """A friendly assistant that knows the weather."""
-
-    # Without the provider's key, `everthink dev` answers with its demo model.
-    model = "anthropic:claude-sonnet-5"
-    system_prompt = "You are a friendly assistant. Answer in a few short sentences."
-
-    @tool
-    async def weather(self, city: str) -> str:
-        """The weather in a city."""
-        return f"It is sunny in {city}, 21 degrees."
-''',
-    "tests/test_assistant.py": '''\
-"""The assistant, with a model that follows a script: no key, no network."""
-
-import asyncio
-from pathlib import Path
-
-from everthink import App
-from everthink.testing import ScriptedModel, calls, says
-
-from agents.assistant import Assistant
-
-
-def test_the_assistant_looks_up_the_weather(tmp_path: Path) -> None:
-    class Scripted(Assistant):
-        model = ScriptedModel(calls("weather", city="Paris"), says("It is sunny in Paris."))
-
-    async def conversation() -> None:
-        async with App(Scripted, store=f"sqlite:///{tmp_path}/test.db") as app:
-            agent = app.agent(Scripted, "test")
-            await agent.save_messages("What is the weather in Paris?")
-            answer = (await agent.get_messages())[-1]
-            assert answer.text == "It is sunny in Paris."
-            assert answer.tool_parts[0]["output"] == "It is sunny in Paris, 21 degrees."
-
-    asyncio.run(conversation())
-''',
-    "README.md": """\
-# {name}
-
-```sh
-pip install -e '.[dev]'
-everthink dev                      # a page, reload on change
-echo ANTHROPIC_API_KEY=… >> .env   # a real model instead of the demo model
-python -m pytest                   # the tests; they need no key
-everthink serve agents             # production
-```
-
-- `agents/assistant.py` is an agent. Add `agents/other.py` for another one.
-- Conversations are kept in `.everthink/everthink.db`; `everthink inspect` shows what is in it.
-- `everthink doctor` says what is missing.
-""",
-    "pyproject.toml": """\
-[project]
-name = "{name}"
-version = "0.1.0"
-requires-python = ">=3.11"
-dependencies = ["everthink[anthropic]"]
-
-[project.optional-dependencies]
-dev = ["pytest"]
-
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-
-[tool.hatch.build.targets.wheel]
-packages = ["agents"]
-
-[tool.pytest.ini_options]
-pythonpath = ["."]
-testpaths = ["tests"]
-""",
-    ".gitignore": """\
-.everthink/
-.venv/
-__pycache__/
-.env
-""",
-}
