@@ -29,6 +29,7 @@ FACADES = (
     "mcp",
     "skills",
     "children",
+    "messengers",
     "framework",
     "server",
     "errors",

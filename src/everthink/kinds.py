@@ -280,6 +280,15 @@ def words(*known: str) -> Kind:
     return Kind(", ".join(map(repr, known)), lambda value: isinstance(value, str) and value in known, known)
 
 
+def each_of(*known: str) -> Kind:
+    """A list of some of these words."""
+    return Kind(
+        f"a list of some of {', '.join(map(repr, known))}",
+        lambda value: _are_texts(value) and all(one in known for one in value),
+        known,
+    )
+
+
 def many(kind: Kind) -> Kind:
     """A list of such values."""
     return Kind("a list of those", lambda value: _is_many(value) and all(map(kind.fits, value)))
@@ -473,6 +482,35 @@ KINDS: dict[str, dict[str, Kind]] = {
         "timezone": optional(TEXT),
         "retry": ANYTHING,  # read where timers are
         "metadata": optional(DICT),
+    },
+    "MessengerDefinition": {
+        "messenger": Kind(
+            "an adapter, such as those of everthink.messengers.telegram",
+            lambda value: _has(value, "verify", "parse", "post", "edit"),
+        ),
+        "verify_webhook": optional(YES_NO | Kind("a function of the request", callable)),
+        "adapter_name": optional(SOME_TEXT),
+        "path": optional(TEXT),  # more is said of it with the messenger's id
+        "respond_to": each_of("direct-message", "mention", "subscribed-thread", "action"),
+        "subscribe_on_mention": YES_NO,
+        "conversation": words("thread", "self", "agent")
+        | Kind("a function of the messenger's context", callable),
+        "delivery": Kind("a DeliveryPolicy", lambda value: _is_one_of(value, "DeliveryPolicy")),
+        "speaker_label": optional(Kind("a function of the author", callable)),
+        "commands": each_of("stop", "new"),
+        "approvers": optional(TEXTS),
+        "fetch_media": each_of("image", "audio", "video", "application", "text"),
+        "burst": SECONDS,
+        "answer_bots": YES_NO,
+    },
+    "DeliveryPolicy": {
+        "visible_soft_limit": optional(at_least(1)),
+        "split_text": optional(FUNCTION),
+        "empty_response_text": SOME_TEXT,
+        "error_response_text": SOME_TEXT,
+        "interrupted_response_text": SOME_TEXT,
+        "on_uncertain": words("repeat", "skip"),
+        "max_attempts": at_least(1),
     },
     "BlockOptions": {"description": ANYTHING, "max_tokens": ANYTHING, "provider": ANYTHING},  # they say more
 }

@@ -173,8 +173,11 @@ ROOMS: dict[str, set[str]] = {
         "engines.sandboxes",
         "skills.values",
     },
+    # Telegram, Slack, Discord: what comes in as turns, and answers that are delivered.
+    "messengers": {*PORTS, "guard", "tasks", "session", "hooks", "journal", "turn", "door", "children"},
     "cluster": {"store", "postgres"},
     "runtime": {
+        "messengers",
         "keeping",
         "cluster",
         "workspace",
@@ -235,7 +238,6 @@ OUTSIDE: dict[str, set[str]] = {
     "chat_hooks": set(),
     "think": {"agent", "chat_hooks"},
     "extensions": set(),
-    "messengers": {"agent", "think"},
     "mcp_server": {"server"},  # given the parts of an app; app imports it when `mcp` is asked for
     "app": {"agent", "think", "server", "mcp_server"},
     "framework": {"app"},  # a façade

@@ -15,6 +15,7 @@ SEAMS = {
     "clock.Timer": "users: what such a clock returns",
     "context.blocks.ContextProvider": "users: a kind of context block",
     "door.chat_stream.StreamCallback": "users: who is told of an answer",
+    "messengers.port.Messenger": "adapters: a platform where people talk",
     "models.port.Model": "adapters: a provider",
     "store.port.Store": "adapters: a database",
     **{
