@@ -330,13 +330,20 @@ class App:
                     close=self.close,
                     chats=_chats,
                     other=self.on_other_request,
-                    messengers=lambda: self._messengers,
-                    delivers=declares_messengers,
+                    webhooks=self._webhooks(),
                     called=self._called,
                     more=self._mcp_routes if self._offered is not None else None,
                 )
             )
         return self._gate
+
+    def _webhooks(self) -> Any:
+        """What answers the platforms of messengers; `None` for an app without any."""
+        if not any(map(declares_messengers, self._classes.values())):
+            return None
+        from ..webhooks import Webhooks  # Starlette: see `gate`
+
+        return Webhooks(self.open, self.limits, lambda: self._messengers).answer
 
     def _mcp_routes(self, gate: Any) -> Any:
         """The rows of the gate for MCP clients."""
