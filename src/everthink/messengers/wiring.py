@@ -20,6 +20,7 @@ from . import courier as couriers
 from . import inbox as inboxes
 from .courier import Courier
 from .inbox import Inbox
+from .polling import Polled, Polling
 from .sending import Bot, Bots
 
 __all__ = ["Messaging", "Parts"]
@@ -45,17 +46,20 @@ class Parts:
 class Messaging:
     """The messengers of one agent that chats."""
 
-    __slots__ = ("_courier", "_parts", "inbox")
+    __slots__ = ("_courier", "_offsets", "_parts", "_polled", "inbox")
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._courier: Courier | None = None
+        self._offsets: dict[str, int] | None = None
+        self._polled: set[str] = set()
         self.inbox: Inbox | None = None
         """Where platforms send to, for an agent that has messengers."""
 
-    async def start(self, *, is_marked: bool) -> None:
+    async def start(self, *, is_marked: bool, offsets: dict[str, int] | None) -> None:
         """Have the messengers that the agent declares, and deliver what an earlier process left. `is_marked`:
-        it may have left something."""
+        it may have left something. `offsets`: from where it asks next, if it has asked for what is new."""
+        self._offsets = offsets
         hooks = self._parts.host.hooks
         if not self._parts.address.parents and (
             hooks.overrides("get_messengers") or hooks.sets("messengers")
@@ -63,6 +67,22 @@ class Messaging:
             await self._open()
         if is_marked:
             await self.courier.restore()
+        if offsets is not None:
+            self.poll()
+
+    def poll(self, *, always: bool = False) -> bool:
+        """Ask for what is new, where a messenger is to; `always`: where it can. True when one does."""
+        inbox, host = self.inbox, self._parts.host
+        if inbox is None:
+            return False
+        polling = Polling(inbox, host.store, host.clock, host.save_value, self._offsets or {})
+        for bot in inbox.bots.values():
+            adapter = bot.definition.messenger
+            is_to = isinstance(adapter, Polled) and (adapter.polls or always)
+            if is_to and bot.id not in self._polled:
+                self._polled.add(bot.id)
+                self._parts.background(polling.run(bot, adapter))
+        return bool(self._polled)
 
     async def _open(self) -> Inbox:
         parts, host = self._parts, self._parts.host

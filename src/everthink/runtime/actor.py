@@ -44,6 +44,7 @@ from ..mcp.servers import McpServers
 from ..mcp.shared import SharedServers
 from ..messages import bounded_json, is_settled
 from ..messengers.courier import MARK
+from ..messengers.polling import OFFSETS
 from ..messengers.sending import Bots
 from ..messengers.wiring import Messaging
 from ..messengers.wiring import Parts as MessagingParts
@@ -264,7 +265,7 @@ class Actor:
         if self.chat is not None and self.declared is not None:
             await self.chat.attempt("scheduled-task-reconcile", self.declared.reconcile())
             if self.messaging is not None:
-                await self.messaging.start(is_marked=MARK in kept)
+                await self.messaging.start(is_marked=MARK in kept, offsets=kept.get(OFFSETS, dict[str, int]))
             await self.chat.wake(kept)
         await self.jobs.open()
         if self.has_runs:
