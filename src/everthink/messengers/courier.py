@@ -256,16 +256,15 @@ class Courier:
         parts, now = self._parts, self._host.clock.now_ms()
         assert row.call_id is not None
         body = QUESTION.decided(approved=approved, by=by)
-        decided = row._replace(state="planned", body=body, attempts=0, not_before=None, updated_at=now)
         async with parts.continuations.lock:
             goes_on = not parts.answers.is_live(row.call_id)
-            more = [queries.changed(decided)]
+            more = [queries.decided(row, body, now=now)]
             if goes_on:
                 more.append(parts.continuations.save(None))
             if not await parts.answers.apply_approval(row.call_id, approved, more=more):
                 return QUESTION.decided_before
             parts.continuations.answered(auto_continue=goes_on, owner=None)
-        self._begin(decided, is_new=False)
+        self._begin(row._replace(body=body), is_new=False)
         return None
 
     async def _close_decided(self) -> None:
@@ -280,15 +279,12 @@ class Courier:
                 if holder
                 else None
             )
-            if part is None or part.get("state") == "approval-requested" or row.is_open:
+            if part is None or part.get("state") == "approval-requested":
                 continue
             approval: Any = part.get("approval") or {}
             body = QUESTION.decided(approved=approval.get("approved") is True, by=None)
-            decided = row._replace(
-                state="planned", body=body, attempts=0, not_before=None, updated_at=host.clock.now_ms()
-            )
-            await host.store.apply([queries.changed(decided)])
-            self._begin(decided, is_new=False)
+            await host.store.apply([queries.decided(row, body, now=host.clock.now_ms())])
+            self._begin(row._replace(body=body), is_new=False)
 
     async def continued(self, turn: Turn) -> list[Statement]:
         """What goes with the commit of a continuation: it is shown where the answer before it was."""
@@ -325,7 +321,10 @@ class Courier:
                     return
                 sender = self._sender(row, bot)
                 if row.body is not None:
-                    await sender.put(row, Draft(text=row.body))
+                    rows = await queries.of_turn(self._host.store, row.turn)
+                    fresh = next((one for one in rows if one.part == row.part), None)
+                    if fresh is not None and fresh.is_open:
+                        await sender.put(fresh, Draft(text=row.body))
                     return
                 following = self._followed[row.turn]
                 delivery = Delivery(
@@ -333,7 +332,7 @@ class Courier:
                 )
                 running.append(delivery)
                 await delivery.run()
-                self._has_questions = bool(await queries.open_questions(self._host.store))
+                await self._close_decided()
         finally:
             if row.body is None:
                 self._followed.pop(row.turn, None)
