@@ -42,7 +42,7 @@ nobody knows what came of it. `sent`: it is there, and more of it may follow. `d
 QUESTIONS = 1000
 """From this part on rows are questions with buttons."""
 
-# Migration 25.
+# Migration 26.
 TABLES = (
     """CREATE TABLE deliveries (
         agent TEXT NOT NULL,
