@@ -71,10 +71,10 @@ class Messaging:
         polling = Polling(inbox, host.store, host.clock, host.save_value, self._offsets or {})
         for bot in inbox.bots.values():
             adapter = bot.definition.messenger
-            is_to = isinstance(adapter, Polled) and (adapter.polls or always)
-            if is_to and bot.id not in self._polled:
-                self._polled.add(bot.id)
-                self._background(polling.run(bot, adapter))
+            if not isinstance(adapter, Polled) or bot.id in self._polled or not (adapter.polls or always):
+                continue
+            self._polled.add(bot.id)
+            self._background(polling.run(bot, adapter))
         return bool(self._polled)
 
     async def _open(self) -> Inbox:
