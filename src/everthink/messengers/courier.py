@@ -249,16 +249,17 @@ class Courier:
             author = event.author
             if not may_answer(decode(Target, row.target), author, bot.definition.approvers):
                 return QUESTION.not_yours
-            return await self._decide(row, press.approved, label_of(author, None))
+            ref = event.answering.get("ref")
+            return await self._decide(row, press.approved, label_of(author, None), ref)
         return QUESTION.decided_before
 
-    async def _decide(self, row: DeliveryRow, approved: bool, by: str | None) -> str | None:
+    async def _decide(self, row: DeliveryRow, approved: bool, by: str | None, ref: str | None) -> str | None:
         parts, now = self._parts, self._host.clock.now_ms()
         assert row.call_id is not None
         body = QUESTION.decided(approved=approved, by=by)
         async with parts.continuations.lock:
             goes_on = not parts.answers.is_live(row.call_id)
-            more = [queries.decided(row, body, now=now)]
+            more = [queries.decided(row, body, now=now, ref=ref)]
             if goes_on:
                 more.append(parts.continuations.save(None))
             if not await parts.answers.apply_approval(row.call_id, approved, more=more):
@@ -283,8 +284,9 @@ class Courier:
                 continue
             approval: Any = part.get("approval") or {}
             body = QUESTION.decided(approved=approval.get("approved") is True, by=None)
-            await host.store.apply([queries.decided(row, body, now=host.clock.now_ms())])
-            self._begin(row._replace(body=body), is_new=False)
+            [fresh] = await host.store.apply([queries.decided(row, body, now=host.clock.now_ms())])
+            if fresh:
+                self._begin(row._replace(body=body), is_new=False)
 
     async def continued(self, turn: Turn) -> list[Statement]:
         """What goes with the commit of a continuation: it is shown where the answer before it was."""

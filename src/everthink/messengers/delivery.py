@@ -34,6 +34,8 @@ __all__ = ["STOPPED", "Delivery", "Following"]
 STOPPED = "Stopped in the messenger"
 """Why a turn was stopped by `/stop`: whoever did that has been told."""
 BLOCKED = "Its answer cannot be delivered"
+FIRST_AFTER = 0.3
+"""Seconds for which an answer is written before it is shown. One that is whole by then is sent once."""
 TYPING_AFTER = 0.3
 """Seconds of silence after which people are shown that somebody writes."""
 
@@ -147,11 +149,15 @@ class Delivery:
         streams = messenger.capabilities.stream and messenger.capabilities.edit_messages
         clock, following = self.host.clock, self.following
         typing_at = clock.monotonic() + TYPING_AFTER
+        first_at: float | None = None
         while following.status is None:
             following.moved.clear()
             text, now = visible_part(following.text, visible).rstrip(), clock.monotonic()
             is_first = self.row.ref is None
             is_due = streams and text != self._shown and (not is_first or len(text) >= limits.first_words)
+            if is_due and is_first:
+                first_at = now + FIRST_AFTER if first_at is None else first_at
+                self._next = max(self._next, first_at)
             if is_due and now >= self._next:
                 await self._show(text, spacing)
                 if self.row.state == "failed":
@@ -218,6 +224,9 @@ class Delivery:
             rows[0] = await self.sender.save(self.row, state="done")
         for row in rows:
             if not row.is_open:
+                continue
+            if row.part == 0 and row.state == "sent" and texts[:1] == [self._shown]:
+                await self.sender.finish(row)  # it is shown as it ends
                 continue
             if row.body is not None:
                 draft = Draft(text=row.body)
