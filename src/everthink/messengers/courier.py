@@ -128,7 +128,7 @@ class Courier:
                 turn, 0, root, bot.id, encode(target), "planned", None, 0, None, None, 0, None, None, now, now
             )
             rows.append(row)
-            self._followed[turn] = Following(host, turn, is_new=True)
+            self._followed[turn] = Following(host, turn, root, is_new=True)
             return [queries.planned(row), *self._marked()]
 
         try:
@@ -173,10 +173,9 @@ class Courier:
 
     async def _burst(self, turn: Turn, context: MessengerContext) -> float:
         following = self._followed.get(turn.id)
-        rows = await queries.of_turn(self._host.store, turn.id) if following is not None else []
-        if not rows:
+        if following is None:
             return 0
-        bot = (await self._parts.bots(rows[0].root)).get(context.messenger_id)
+        bot = (await self._parts.bots(following.root)).get(context.messenger_id)
         return 0 if bot is None else bot.definition.burst
 
     def _same(self, turn: Turn, context: MessengerContext) -> list[Turn]:
@@ -309,7 +308,7 @@ class Courier:
         lane = self._lanes.setdefault((row.messenger, row.target), asyncio.Lock())
         follows = row.body is None
         if follows and row.turn not in self._followed:
-            self._followed[row.turn] = Following(self._host, row.turn, is_new=is_new)
+            self._followed[row.turn] = Following(self._host, row.turn, row.root, is_new=is_new)
         running: list[Delivery] = []
         rests: Callable[[], bool] = lambda: bool(running) and running[0].waits  # noqa: E731
         self._parts.background(self._deliver(row, lane, running), rests=rests)
@@ -334,7 +333,9 @@ class Courier:
                 )
                 running.append(delivery)
                 await delivery.run()
-                await self._close_decided()
+                self._has_questions = self._has_questions or following.words.asks
+                if self._has_questions:
+                    await self._close_decided()
         finally:
             if row.body is None:
                 self._followed.pop(row.turn, None)

@@ -43,8 +43,10 @@ TYPING_AFTER = 0.3
 class Following:
     """What one turn has said so far, and whether it is over."""
 
-    def __init__(self, host: TurnHost, turn: str, *, is_new: bool) -> None:
-        self._host, self.turn = host, turn
+    def __init__(self, host: TurnHost, turn: str, root: str, *, is_new: bool) -> None:
+        self._host, self.turn, self.is_new = host, turn, is_new
+        self.root = root
+        """The id of the agent that has the messenger."""
         self.words = Words()
         self.status: TurnStatus | None = None
         """How it has ended; `None` while it has not."""
@@ -98,6 +100,7 @@ class Following:
         """Its chunks are not kept any more: the message says the same."""
         parts: list[Part] = [] if answer is None else answer.parts
         texts = [str(part.get("text", "")) for part in parts if part.get("type") == "text"]
+        self.words.asks = True  # it may: the message says
         self.words.text = " ".join(text.strip() for text in texts if text.strip())
 
     @property
@@ -124,8 +127,10 @@ class Delivery:
     async def run(self) -> None:
         """Show it to its end."""
         following = self.following
-        await following.catch_up()
-        rows = await queries.of_turn(self.host.store, self.row.turn)
+        rows = [self.row]
+        if not following.is_new:
+            await following.catch_up()
+            rows = await queries.of_turn(self.host.store, self.row.turn)
         if not rows:
             return  # the conversation was deleted
         self.row = rows[0]
@@ -302,7 +307,7 @@ class Delivery:
 
     async def _asked(self) -> dict[str, Part]:
         """The calls of the turn that wait for a person, as the conversation shows them."""
-        if self.following.status != "completed":
+        if self.following.status != "completed" or not self.following.words.asks:
             return {}
         row = await turn_rows.one(self.host.store, self.row.turn)
         if row is None or row.message_id is None:
