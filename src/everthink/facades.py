@@ -30,6 +30,7 @@ FACADES = (
     "skills",
     "extensions",
     "children",
+    "messengers",
     "framework",
     "server",
     "errors",

@@ -178,6 +178,16 @@ def _is_output(value: Any) -> bool:
     return not any(hasattr(type(cast("object", value)), mark) for mark in marks)
 
 
+def _is_dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def is_so(value: Any) -> bool:
+        if not isinstance(value, Mapping):
+            return False
+        given = cast("Mapping[Any, Any]", value)
+        return all(isinstance(path, str) and fits(one) for path, one in given.items())
+
+    return is_so
+
+
 def _zones() -> dict[str, str]:
     import zoneinfo  # for those who name one
 
@@ -294,6 +304,15 @@ def words(*known: str) -> Kind:
     return Kind(", ".join(map(repr, known)), lambda value: isinstance(value, str) and value in known, known)
 
 
+def each_of(*known: str) -> Kind:
+    """A list of some of these words."""
+    return Kind(
+        f"a list of some of {', '.join(map(repr, known))}",
+        lambda value: _are_texts(value) and all(one in known for one in value),
+        known,
+    )
+
+
 def many(kind: Kind) -> Kind:
     """A list of such values."""
     return Kind("a list of those", lambda value: _is_many(value) and all(map(kind.fits, value)))
@@ -403,6 +422,10 @@ KINDS: dict[str, dict[str, Kind]] = {
         "skills": SKILLS,
         "skill_script_runner": optional(
             Kind("an object with a method run(request): skills.runner(…)", lambda value: _has(value, "run"))
+        ),
+        "messengers": Kind(
+            'a dict of messengers by their ids: {"telegram": telegram_messenger(…)}',
+            _is_dict_of(lambda value: _is_one_of(value, "MessengerDefinition")),
         ),
         "extensions": EXTENSIONS,
         "hook_timeout": above(0),
@@ -525,6 +548,35 @@ KINDS: dict[str, dict[str, Kind]] = {
         "retry": ANYTHING,  # read where timers are
         "metadata": optional(DICT),
     },
+    "MessengerDefinition": {
+        "messenger": Kind(
+            "an adapter, such as those of everthink.messengers.telegram",
+            lambda value: _has(value, "verify", "parse", "post", "edit"),
+        ),
+        "verify_webhook": optional(YES_NO | Kind("a function of the request", callable)),
+        "adapter_name": optional(SOME_TEXT),
+        "path": optional(TEXT),  # more is said of it with the messenger's id
+        "respond_to": each_of("direct-message", "mention", "subscribed-thread", "action"),
+        "subscribe_on_mention": YES_NO,
+        "conversation": words("thread", "self", "agent")
+        | Kind("a function of the messenger's context", callable),
+        "delivery": Kind("a DeliveryPolicy", lambda value: _is_one_of(value, "DeliveryPolicy")),
+        "speaker_label": optional(Kind("a function of the author", callable)),
+        "commands": each_of("stop", "new"),
+        "approvers": optional(TEXTS),
+        "fetch_media": each_of("image", "audio", "video", "application", "text"),
+        "burst": SECONDS,
+        "answer_bots": YES_NO,
+    },
+    "DeliveryPolicy": {
+        "visible_soft_limit": optional(at_least(1)),
+        "split_text": optional(FUNCTION),
+        "empty_response_text": SOME_TEXT,
+        "error_response_text": SOME_TEXT,
+        "interrupted_response_text": SOME_TEXT,
+        "on_uncertain": words("repeat", "skip"),
+        "max_attempts": at_least(1),
+    },
     "BlockOptions": {"description": ANYTHING, "max_tokens": ANYTHING, "provider": ANYTHING},  # they say more
 }
 
@@ -553,16 +605,6 @@ _PLAY = Kind(
 _PLACE = Kind(
     "a place for files, such as DiskFiles or MemoryFiles (not a Workspace)", _is_place, advice=_rather_a_place
 )
-
-
-def _is_dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    def is_so(value: Any) -> bool:
-        if not isinstance(value, Mapping):
-            return False
-        given = cast("Mapping[Any, Any]", value)
-        return all(isinstance(path, str) and fits(one) for path, one in given.items())
-
-    return is_so
 
 
 CALLS: dict[str, dict[str, Kind]] = {

@@ -183,6 +183,19 @@ ROOMS: dict[str, set[str]] = {
         "engines.sandboxes",
         "skills.values",
     },
+    # Telegram, Slack, Discord: what comes in as turns, and answers that are delivered.
+    "messengers": {
+        *PORTS,
+        "observe.messenger_events",
+        "guard",
+        "tasks",
+        "session",
+        "hooks",
+        "journal",
+        "turn",
+        "door",
+        "children",
+    },
     # Code with declared rights that adds tools and hooks, each in a sandbox of its own.
     "extensions": {
         "guard",
@@ -200,6 +213,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "cluster": {"store", "postgres"},
     "runtime": {
+        "messengers",
         "keeping",
         "cluster",
         "workspace",
@@ -260,9 +274,9 @@ OUTSIDE: dict[str, set[str]] = {
     "agent": {"declaring", "server.connections"},  # what its hooks are given
     "chat_hooks": set(),
     "think": {"agent", "chat_hooks"},
-    "messengers": {"agent", "think"},
+    "webhooks": {"server"},  # given the parts of an app, where a class has messengers
     "mcp_server": {"server"},  # given the parts of an app; app imports it when `mcp` is asked for
-    "app": {"agent", "think", "server", "mcp_server"},
+    "app": {"agent", "think", "server", "mcp_server", "webhooks"},
     "framework": {"app"},  # a façade
     "client": {"wire"},
     "testing": {"agent", "think", "server", "app", "wire", "client"},

@@ -17,6 +17,7 @@ from everthink.hooks import Timeouts
 from everthink.kinds import KINDS
 from everthink.mcp import HttpServer, LocalServer, StdioServer
 from everthink.memory import ContextOverflow, MediaEviction, Proactive, Shortening
+from everthink.messengers import DeliveryPolicy, MessengerDefinition
 from everthink.own import OWN_WORKSPACE
 from everthink.recovery import ChatRecovery, RecoveryDecision
 from everthink.settings import settings_of
@@ -30,11 +31,13 @@ CLASSES: dict[str, Any] = {
         BlockOptions,
         ChatRecovery,
         ContextOverflow,
+        DeliveryPolicy,
         Detached,
         FiberRecovery,
         HttpServer,
         LocalServer,
         MediaEviction,
+        MessengerDefinition,
         Proactive,
         RecoveryDecision,
         Retry,

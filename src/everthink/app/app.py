@@ -22,19 +22,22 @@ from ..agent import Agent
 from ..children.declared import with_children
 from ..children.paths import SUB, build_path
 from ..clock import Clock, SystemClock
-from ..errors import AgentError, StoreClosed
+from ..errors import AgentElsewhere, AgentError, StoreClosed
 from ..identity import kept
 from ..limits import Limits
 from ..observe.bus import EventBus
 from ..settings import shown
 from ..surface import can_take, parameters_of
+from ..tasks import begin
 from ..think import Think
 from .declarative import is_unnamed
 from .handle import Handle, handle_of, place_of
 from .options import (
     check_options,
+    declares_messengers,
     hosts_of,
     limits_of,
+    messengers_of,
     network_of,
     refuse_unknown_option,
     retention_of,
@@ -101,6 +104,8 @@ class App:
     - `limits`: how much a client may send and ask for, a `Limits` or a dict with its fields.
     - `mcp`: True to offer the agents to MCP clients at `/mcp`, each as a tool `ask_…`; a `McpEndpoint`, or a
       dict with its fields, says more. Needs `everthink[mcp]`.
+    - `messengers`: the agent whose messengers are at `/messengers/…`: a class, for its agent `"default"`, or
+      a class and a name. Default: the one class that has some.
     - `watchdog`: seconds after which code that holds the event loop is named in the log; `None`: never.
     - `mcp_servers`: MCP servers whose tools every agent has, by name: `{"docs": "https://…/mcp", "files":
       StdioServer("npx", ("-y", "…"))}`, or an `MCPServer` in this process. One connection or process for all.
@@ -136,6 +141,7 @@ class App:
         authorize: Callable[..., Any] | None = None,
         limits: Limits | dict[str, Any] | None = None,
         mcp: bool | McpEndpoint | dict[str, Any] = False,
+        messengers: type[Agent] | tuple[type[Agent], str] | None = None,
         watchdog: float | None = 1.0,
         mcp_servers: Mapping[str, Any] | None = None,
         allow_addresses: Sequence[str] = (),
@@ -178,6 +184,7 @@ class App:
         for cls in agents:
             self._add(cls)
         _check_children(self._classes)
+        self._messengers = messengers_of(messengers, self._classes)
         self._mcp_servers = servers_of(mcp_servers)
         self.network = network_of(allow_addresses, "/".join(self.prefix))
         """How agents reach MCP servers."""
@@ -189,7 +196,7 @@ class App:
         self._watchdog: Watchdog | None = None
         self._opening: asyncio.Task[Directory] | None = None
         self._opened_in = ""
-        self._closed = False
+        self._closed = self._polls = False
         self.events = EventBus(now_ms=self.clock.now_ms)
         """What happens in this app: `app.events.subscribe(print, channel="chat")`."""
 
@@ -320,15 +327,58 @@ class App:
                     prefix=self.prefix,
                     classes=self._routes,
                     cors=self.cors,
-                    open=self.open,
+                    open=self._open_to_serve,
                     close=self.close,
                     chats=_chats,
                     other=self.on_other_request,
+                    webhooks=self._webhooks(),
                     called=self._called,
                     more=self._mcp_routes if self._offered is not None else None,
                 )
             )
         return self._gate
+
+    polls_messengers = False
+    """True to ask platforms for what is new wherever an adapter can: `everthink dev` does, so that a bot
+    needs no public address."""
+
+    def talk_on_telegram(self, token: str | None) -> bool:
+        """Let the first agent that chats answer as the bot of this token, if no class has messengers."""
+        chatting = next((cls for cls in self._classes.values() if issubclass(cls, Think)), None)
+        if not token or chatting is None or self._messengers is not None:
+            return False
+        from ..messengers.telegram import telegram_messenger  # for those who have a bot
+
+        chatting.messengers = {"telegram": telegram_messenger(token=token, mode="polling")}
+        self._messengers = Address(chatting.__name__, "default")
+        return True
+
+    async def _open_to_serve(self) -> Directory:
+        """Open the database; ask platforms for what is new, where messengers are to."""
+        directory = await self.open()
+        if self._messengers is not None and not self._polls:
+            self._polls = True
+            begin(self._poll(directory, self._messengers), "asking messengers", tell=self._tell)
+        return directory
+
+    async def _poll(self, directory: Directory, address: Address) -> None:
+        try:
+            actor = await directory.reach(address)
+        except (AgentElsewhere, StoreClosed):
+            return  # the process that has it asks; or nobody, as this one ends
+        if actor.messaging is not None:
+            actor.messaging.poll(always=self.polls_messengers)
+
+    def _tell(self, failed: EventBody) -> None:
+        self.events.emit("", "", failed)
+
+    def _webhooks(self) -> Any:
+        """What answers the platforms of messengers; `None` for an app without any."""
+        if not any(map(declares_messengers, self._classes.values())):
+            return None
+        from ..webhooks import Webhooks  # Starlette: see `gate`
+
+        return Webhooks(self.open, self.limits, lambda: self._messengers).answer
 
     def _mcp_routes(self, gate: Any) -> Any:
         """The rows of the gate for MCP clients."""

@@ -114,6 +114,10 @@ class HookRunner:
         """What runs the scripts of its skills."""
         return await call_hook(self.agent.get_skill_script_runner)
 
+    async def get_messengers(self) -> Any:
+        """Its messengers, as they are written."""
+        return await call_hook(self.agent.get_messengers)
+
     async def get_extensions(self) -> Any:
         """The extensions that it declares, as they are written."""
         return await call_hook(self.agent.get_extensions)

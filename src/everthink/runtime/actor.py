@@ -43,6 +43,10 @@ from ..mcp.places import Network
 from ..mcp.servers import McpServers
 from ..mcp.shared import SharedServers
 from ..messages import bounded_json, is_settled
+from ..messengers.courier import MARK
+from ..messengers.polling import OFFSETS
+from ..messengers.sending import Bots
+from ..messengers.wiring import Messaging
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
@@ -111,6 +115,7 @@ class Actor:
         "idle_since",
         "jobs",
         "limits",
+        "messaging",
         "name",
         "sandboxes",
         "sockets",
@@ -138,6 +143,7 @@ class Actor:
         kin: Kin,
         sandboxes: Sandboxes,
         browsers: Browsers,
+        bots: Bots,
     ) -> None:
         self.address, self.id = address, address.id
         self.name, self.cls = address.name, cls
@@ -212,6 +218,8 @@ class Actor:
         """Its conversation; `None` for an agent that does not chat."""
         self.declared: Tasks | None = None
         """The tasks that it declares, for one that chats."""
+        self.messaging: Messaging | None = None
+        """What it has to do with messengers, for one that chats."""
         if issubclass(cls, base):
             self.chat = Chat(
                 parts,
@@ -222,6 +230,7 @@ class Actor:
             )
             self.chat.host.below, self.chat.of_clear = self._below, self._note_clear
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
+            self.messaging = Messaging(address, self.chat, kin=kin, bots=bots, background=background)
         self.idle_since: float | None = None
         """Since when nobody has needed this agent, as far as its directory has noticed."""
         self.sockets: Any = None
@@ -248,6 +257,8 @@ class Actor:
             await self.hooks.on_start(props)
         if self.chat is not None and self.declared is not None:
             await self.chat.attempt("scheduled-task-reconcile", self.declared.reconcile())
+            if self.messaging is not None:
+                await self.messaging.start(is_marked=MARK in kept, offsets=kept.get(OFFSETS, dict[str, int]))
             await self.chat.wake(kept)
         await self.jobs.open()
         if self.has_runs:

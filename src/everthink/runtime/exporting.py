@@ -65,6 +65,8 @@ _KINDS = {
     "file_changes": "file_change",
     "executions": "execution",
     "execution_calls": "execution_call",
+    "deliveries": "delivery",
+    "threads": "thread",
     "extensions": "extension",
     "extension_values": "extension_value",
 }
@@ -95,6 +97,7 @@ _JSON = {
     "mcp_servers": {"options", "catalogue"},
     "child_runs": {"display", "output", "detached", "progress"},
     "file_changes": {"was"},
+    "deliveries": {"target"},
 }
 """Columns that hold JSON: they are exported as values."""
 

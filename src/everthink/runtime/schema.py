@@ -13,6 +13,7 @@ from ..extensions import queries as extensions
 from ..fibers import queries as fibers
 from ..journal import queries as turn
 from ..mcp import queries as mcp
+from ..messengers import queries as messengers
 from ..recovery import queries as recovery
 from ..recovery import suspects
 from ..schedules import alarm_queries as alarms
@@ -57,4 +58,5 @@ MIGRATIONS = (
     Migration(23, "one place for files", (*attachments.DROPPED, *runtime.SWEEPS)),
     Migration(24, "turns that begin anew", turn.STARTING_OVER),
     Migration(25, "extensions", extensions.TABLES),
+    Migration(26, "messengers", (*messengers.TABLES, *runtime.POLLS)),
 )

@@ -111,6 +111,9 @@ class Served:
     """True for a class whose agents have a conversation."""
     other: Callable[[Request], Awaitable[Response]]
     """Answers what is not about an agent."""
+    webhooks: Callable[[Request, str, Address | None], Awaitable[Response | None]] | None = None
+    """Answers what platforms of messengers send to a path, below an agent or to none. `None`: it is for no
+    messenger."""
     called: Called | None = None
     """What children are called in an address, besides their classes."""
     more: Callable[[Gate], Sequence[Route[Answers]]] | None = None
@@ -357,7 +360,9 @@ class Gate:
             return self._access.wrong_host(request)
         found = self._requests.find(segments_of(request.scope))
         if found is None:
-            return await self._other(request)
+            path = "/" + "/".join(segments_of(request.scope))
+            hook = None if (hooks := self._served.webhooks) is None else await hooks(request, path, None)
+            return hook or await self._other(request)
         return await found.route.handler(request, found)
 
     async def _other(self, request: Request) -> Response:
@@ -389,6 +394,10 @@ class Gate:
         return place if isinstance(place, Response) else await self._asked(request, found, place)
 
     async def _asked(self, request: Request, found: Found[Any], place: Place) -> Response:
+        if (hooks := self._served.webhooks) is not None and not place.address.parents:
+            below = "/" + "/".join(place.rest)
+            if (hook := await hooks(request, below, place.address)) is not None:
+                return hook
         callback = read_callback(request.scope["query_string"]) if request.method == "GET" else None
         # Where an agent has people come back to; `None` for its own place for that.
         path = None if place.rest == ("callback",) else path_of(request.scope)
