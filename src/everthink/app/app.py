@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from ..observe.events import EventBody
     from ..recovery.suspects import Suspect
     from ..runtime.directory import Directory
-    from ..runtime.watchdog import Watchdog
     from ..store.port import Store
+    from .watchdog import Watchdog
 
 __all__ = ["App"]
 
@@ -578,7 +578,7 @@ class App:
 
     def _watch(self) -> None:
         if self._watchdog_after is not None:
-            from ..runtime.watchdog import Watchdog
+            from .watchdog import Watchdog
 
             self._watchdog = Watchdog(self._held, threshold=self._watchdog_after)
             self._watchdog.start()

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from everthink import AgentError, App, Think, tool
+from everthink.app import watchdog
+from everthink.app.watchdog import Held, Watchdog, held_by
 from everthink.observe.events import LoopBlocked
-from everthink.runtime import watchdog
-from everthink.runtime.watchdog import Held, Watchdog, held_by
 from everthink.testing import ScriptedModel, calls, says
 
 from ..conftest import OpenApp

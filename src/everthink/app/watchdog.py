@@ -25,8 +25,8 @@ from types import FrameType
 from typing import Any
 
 from ..observe.events import LoopBlocked
+from ..runtime.actor import Actor
 from ..turn.host import TurnHost
-from .actor import Actor
 
 __all__ = ["Held", "Watchdog", "held_by"]
 
