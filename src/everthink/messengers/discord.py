@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, cast
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -24,7 +23,7 @@ from ..errors import InvalidSettings, MissingExtra
 from ..kinds import shown
 from .definition import CommonOptions, MessengerDefinition, Verify
 from .port import DeliveryError, RateLimited, Refused, Uncertain, Unreachable
-from .rest import Answer, Rest, fetched, read
+from .rest import Answer, Rest, fetched, origin_of
 from .rules import with_handle
 from .values import (
     Action,
@@ -106,8 +105,7 @@ class Discord:
             "user-agent": "DiscordBot (everthink, 1)",
         }
         self._rest = Rest(api_url, headers=headers)
-        parts = urlsplit(api_url)
-        self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._site = Rest(origin_of(api_url))
 
     # --- in
 
@@ -199,7 +197,10 @@ class Discord:
         keyed = {**body, "nonce": key, "enforce_nonce": True}
         answer = await self._ask("POST", f"/channels/{target.chat}/messages", keyed)
         if answer.status == 200:
-            return str(answer.json()["id"])
+            said = answer.json()
+            if str(said.get("content", "")).strip() != draft.text.strip():
+                await self.edit(target, str(said["id"]), draft)  # it was there, and said less
+            return str(said["id"])
         if "token" not in target.more or answer.json().get("code") not in _NOT_LET_IN:
             _refuse("a message", answer)
         # The bot is not in there: it was asked by somebody who has brought it along.
@@ -260,13 +261,14 @@ class Discord:
         url = attachment.fetch_metadata.get("url")
         if not isinstance(url, str):
             raise Refused(f"The file {attachment.name or attachment.id!r} is none of Discord's.")
-        if url.startswith(f"{self._origin}/"):
-            return await read(self._rest.client, url, most=most)
+        if url.startswith(f"{self._site.base}/"):
+            return await self._site.load(url.removeprefix(self._site.base), most=most)
         return await fetched(url, most=most)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._rest.close()
+        await self._site.close()
 
     # --- the API
 

@@ -25,7 +25,7 @@ from ..errors import InvalidSettings
 from ..kinds import shown
 from .definition import CommonOptions, MessengerDefinition, Verify
 from .port import DeliveryError, RateLimited, Refused, Uncertain, Unreachable
-from .rest import Answer, Rest, read
+from .rest import Answer, Rest, fetched, origin_of
 from .rules import with_handle
 from .values import (
     Action,
@@ -116,9 +116,9 @@ class Slack:
             )
         self.user_name = user_name.strip("@ ")
         self._secret = signing_secret
-        self._rest = Rest(api_url, headers={"authorization": f"Bearer {token}"})
-        parts = urlsplit(api_url)
-        self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._headers = {"authorization": f"Bearer {token}"}
+        self._rest = Rest(api_url, headers=self._headers)
+        self._site = Rest(origin_of(api_url), headers=self._headers)
 
     def verify(self, headers: Mapping[str, str], body: bytes, *, now: float) -> bool:
         """True when Slack has signed this, in the last five minutes."""
@@ -184,6 +184,9 @@ class Slack:
     async def typing(self, target: Target) -> None:
         """Nothing: Slack does not show that bots write."""
 
+    async def withdraw(self, target: Target) -> None:
+        """Nothing is shown that waits."""
+
     async def notify(self, event: MessengerEvent, text: str | None) -> None:
         """A word that only whoever pressed the button sees."""
         if text is None:
@@ -198,15 +201,17 @@ class Slack:
         id = str(attachment.fetch_metadata.get("fileId") or attachment.id)
         file: JSON = (await self._call(f"files.info?{urlencode({'file': id})}")).get("file") or {}
         url = str(file.get("url_private_download") or file.get("url_private") or "")
+        if url.startswith(f"{self._site.base}/"):
+            return await self._site.load(url.removeprefix(self._site.base), most=most)
         parts = urlsplit(url)
-        is_slack = parts.scheme == "https" and (parts.hostname or "").endswith(".slack.com")
-        if not is_slack and not url.startswith(f"{self._origin}/"):
+        if parts.scheme != "https" or not (parts.hostname or "").endswith(".slack.com"):
             raise Refused(f"The file {id} is not kept by Slack.")
-        return await read(self._rest.client, url, most=most)
+        return await fetched(url, most=most, headers=self._headers)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._rest.close()
+        await self._site.close()
 
     # --- what comes in
 
