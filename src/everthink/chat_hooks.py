@@ -8,6 +8,7 @@ Declarations and defaults alone. `Think` adds what may be asked of such an agent
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         TurnConfig,
         TurnContext,
     )
+    from .messengers.definition import MessengerDefinition
     from .models.port import Model
     from .recovery.context import ChatRecoveryContext, RecoveryDecision
     from .recovery.incident import ChatRecovery
@@ -125,6 +127,9 @@ class Hooks:
 
     skill_script_runner: ScriptRunner | None = None
     """What runs scripts of skills. Without one the model has no `run_skill_script`."""
+
+    messengers: Mapping[str, MessengerDefinition] = MappingProxyType({})
+    """Where people talk with it besides the page: `{"telegram": telegram_messenger(…)}`."""
 
     include_mcp_tools: bool = True
     """Whether the model is offered the tools of the agent's MCP servers."""
@@ -218,6 +223,16 @@ class Hooks:
     def get_skill_script_runner(self) -> ScriptRunner | Awaitable[ScriptRunner | None] | None:
         """What runs scripts of skills. Once per start. Default: the `skill_script_runner` attribute."""
         return self.skill_script_runner
+
+    def get_messengers(
+        self,
+    ) -> Mapping[str, MessengerDefinition] | Awaitable[Mapping[str, MessengerDefinition]]:
+        """Its messengers, by ids of your own. Once per start of an agent without a parent. Default: the
+        `messengers` attribute.
+
+        Raising, or returning what makes no sense, keeps the agent from starting.
+        """
+        return self.messengers
 
     def configure_session(self, session: Session) -> Session | Awaitable[Session | None] | None:
         """Set up the conversation's memory. Once per start, before `on_start`; `get_config` works here."""

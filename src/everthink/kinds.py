@@ -176,6 +176,16 @@ def _is_output(value: Any) -> bool:
     return not any(hasattr(type(cast("object", value)), mark) for mark in marks)
 
 
+def _is_dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def is_so(value: Any) -> bool:
+        if not isinstance(value, Mapping):
+            return False
+        given = cast("Mapping[Any, Any]", value)
+        return all(isinstance(path, str) and fits(one) for path, one in given.items())
+
+    return is_so
+
+
 def _zones() -> dict[str, str]:
     import zoneinfo  # for those who name one
 
@@ -364,6 +374,10 @@ KINDS: dict[str, dict[str, Kind]] = {
         "skill_script_runner": optional(
             Kind("an object with a method run(request): skills.runner(…)", lambda value: _has(value, "run"))
         ),
+        "messengers": Kind(
+            'a dict of messengers by their ids: {"telegram": telegram_messenger(…)}',
+            _is_dict_of(lambda value: _is_one_of(value, "MessengerDefinition")),
+        ),
         "include_mcp_tools": YES_NO,
         "wait_for_mcp_connections": YES_NO | SECONDS,
         "default_timezone": optional(ZONE),
@@ -544,16 +558,6 @@ _PLACE = Kind(
         and all(callable(getattr(value, verb, None)) for verb in ("apply", "list", "scan", "stream"))
     ),
 )
-
-
-def _is_dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    def is_so(value: Any) -> bool:
-        if not isinstance(value, Mapping):
-            return False
-        given = cast("Mapping[Any, Any]", value)
-        return all(isinstance(path, str) and fits(one) for path, one in given.items())
-
-    return is_so
 
 
 CALLS: dict[str, dict[str, Kind]] = {

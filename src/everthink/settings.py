@@ -203,6 +203,7 @@ _GIVES = (
     "get_skill_script_runner",
     "get_skills",
     "get_default_timezone",
+    "get_messengers",
     "get_model",
     "get_scheduled_tasks",
     "get_system_prompt",

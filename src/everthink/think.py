@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .agent import Agent
 from .chat_hooks import Hooks
-from .current import current_connection
+from .current import current_call, current_connection
 from .messages import UNSET, Message, MessageInput, Unset
 from .tools.collect import collect_tools
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .door.submission import Status, Submission
     from .hooks.values import TurnResult
     from .journal.turn import InputFunction
+    from .messengers.courier import Courier
+    from .messengers.values import Attachment, MessengerContext
     from .models.port import Model
     from .runtime.chat import Chat, Degradation
     from .schedules.tasks import Tasks
@@ -326,6 +328,17 @@ class Think(Agent, Hooks):
         """
         return await _chat(self).generate_text(prompt, system, model)
 
+    # --- messengers
+
+    def get_messenger_context(self) -> MessengerContext | None:
+        """Whom this turn answers in a messenger: who wrote, where, what. Outside of a turn: whom the last
+        message came from. `None` when it came by no messenger."""
+        return _messaging(self).context(current_call(self._home.id)[1])
+
+    async def fetch_attachment(self, attachment: Attachment, *, most: int = 20 * 1024 * 1024) -> bytes:
+        """The bytes of a file that came by a messenger, at most so many. Raises `DeliveryError`."""
+        return await _messaging(self).fetch(attachment, most=most)
+
     # --- configuration
 
     async def configure(self, config: Any) -> None:
@@ -342,6 +355,12 @@ def _chat(agent: Think) -> Chat:
     chat = agent._home.chat  # pyright: ignore[reportPrivateUsage] - the agent's one link to its home
     assert chat is not None
     return chat
+
+
+def _messaging(agent: Think) -> Courier:
+    messaging = agent._home.messaging  # pyright: ignore[reportPrivateUsage]
+    assert messaging is not None
+    return messaging.courier
 
 
 def _declared(agent: Think) -> Tasks:

@@ -33,8 +33,10 @@ from .declarative import is_unnamed
 from .handle import Handle, handle_of, place_of
 from .options import (
     check_options,
+    declares_messengers,
     hosts_of,
     limits_of,
+    messengers_of,
     network_of,
     refuse_unknown_option,
     retention_of,
@@ -101,6 +103,8 @@ class App:
     - `limits`: how much a client may send and ask for, a `Limits` or a dict with its fields.
     - `mcp`: True to offer the agents to MCP clients at `/mcp`, each as a tool `ask_…`; a `McpEndpoint`, or a
       dict with its fields, says more. Needs `everthink[mcp]`.
+    - `messengers`: the agent whose messengers are at `/messengers/…`: a class, for its agent `"default"`, or
+      a class and a name. Default: the one class that has some.
     - `watchdog`: seconds after which code that holds the event loop is named in the log; `None`: never.
     - `mcp_servers`: MCP servers whose tools every agent has, by name: `{"docs": "https://…/mcp", "files":
       StdioServer("npx", ("-y", "…"))}`, or an `MCPServer` in this process. One connection or process for all.
@@ -136,6 +140,7 @@ class App:
         authorize: Callable[..., Any] | None = None,
         limits: Limits | dict[str, Any] | None = None,
         mcp: bool | McpEndpoint | dict[str, Any] = False,
+        messengers: type[Agent] | tuple[type[Agent], str] | None = None,
         watchdog: float | None = 1.0,
         mcp_servers: Mapping[str, Any] | None = None,
         allow_addresses: Sequence[str] = (),
@@ -178,6 +183,7 @@ class App:
         for cls in agents:
             self._add(cls)
         _check_children(self._classes)
+        self._messengers = messengers_of(messengers, self._classes)
         self._mcp_servers = servers_of(mcp_servers)
         self.network = network_of(allow_addresses, "/".join(self.prefix))
         """How agents reach MCP servers."""
@@ -324,6 +330,8 @@ class App:
                     close=self.close,
                     chats=_chats,
                     other=self.on_other_request,
+                    messengers=lambda: self._messengers,
+                    delivers=declares_messengers,
                     called=self._called,
                     more=self._mcp_routes if self._offered is not None else None,
                 )

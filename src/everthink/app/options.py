@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from ..access.origins import Hosts
+from ..address import Address, canonical, check_name
 from ..errors import InvalidSettings
 from ..kinds import (
     FUNCTION,
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_options",
+    "declares_messengers",
     "hosts_of",
     "limits_of",
+    "messengers_of",
     "refuse_unknown_option",
     "retention_of",
     "store_of",
@@ -90,8 +93,10 @@ READ = (
     "allow_origins",
     "allow_hosts",
     "mcp",
+    "messengers",
 )
-"""Those that are read: the first six below, then two in origins.py, and one in mcp_server/settings.py."""
+"""Those that are read: the first six below, then two in origins.py, one in mcp_server/settings.py; the last
+below."""
 
 GIVEN = {
     "authenticate": ("connection",),
@@ -324,3 +329,36 @@ def texts_of(new_id: Callable[[], Any]) -> Callable[[], str]:
         return id
 
     return checked
+
+
+def declares_messengers(cls: type[Any]) -> bool:
+    """True for a class whose agents may have messengers."""
+    return issubclass(cls, Think) and (
+        cls.get_messengers is not Think.get_messengers or cls.messengers is not Think.messengers
+    )
+
+
+def messengers_of(value: Any, classes: Mapping[str, type[Any]]) -> Address | None:
+    """The agent whose messengers are at `/messengers/…`; `None`: nobody's."""
+    where, takes = "App(messengers=…)", 'It takes a class of the app, or (Support, "main").'
+    declaring = [cls for cls in classes.values() if declares_messengers(cls)]
+    if value is None:
+        if len(declaring) > 1:
+            names = ", ".join(cls.__name__ for cls in declaring)
+            raise InvalidSettings(
+                f"Several classes of the app have messengers: {names}.",
+                next_step=f"Say whose are at /messengers/…: App(…, messengers={declaring[0].__name__})."
+                " Those of the others are below the addresses of their agents.",
+            )
+        return Address(declaring[0].__name__, "default") if declaring else None
+    given = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value, "default")
+    if len(given) != 2 or not isinstance(given[1], str) or given[0] not in classes.values():
+        raise InvalidSettings(f"{where} is {shown(value)}.", next_step=takes)
+    cls, name = given
+    if cls not in declaring:
+        raise InvalidSettings(
+            f"{where} names {cls.__name__}, which has no messengers.",
+            next_step=f"Write get_messengers() in {cls.__name__}, or set its `messengers`.",
+        )
+    check_name(name)
+    return Address(cls.__name__, canonical(name))

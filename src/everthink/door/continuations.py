@@ -235,5 +235,6 @@ class Continuations:
         )
         turn.origin, turn.is_readonly, turn.identity = armed.owner, armed.is_readonly, armed.identity
         turn.tools_by = browser.tools_by if has_tools else None
+        more = await self._host.continued(turn) if self._host.continued is not None else ()
         # What was kept goes with the commit that admits it. Nobody keeps another: we hold the lock.
-        await self._door.admit(turn, more=[self._host.save_value("continuation", None)])
+        await self._door.admit(turn, more=[self._host.save_value("continuation", None), *more])

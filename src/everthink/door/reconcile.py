@@ -19,7 +19,7 @@ from ..session.row_size import clean
 
 __all__ = ["adopt_by_call", "reconcile", "strip_reserved"]
 
-RESERVED = ("channel", "turnMetadata", "compactedToolOutputs", "compactedTextParts")
+RESERVED = ("channel", "turnMetadata", "messenger", "compactedToolOutputs", "compactedTextParts")
 _UNSETTLED = frozenset({"input-available", "approval-requested", "approval-responded"})
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast, get_args
@@ -62,12 +62,13 @@ CONFLICT = "submission_id and idempotency_key refer to different submissions"
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRun:
-    """What is accepted together with a turn that a parent asks for."""
+    """What is accepted together with a turn that a parent asks for, or a messenger brings."""
 
-    statements: Sequence[Statement]
-    """Written in the same commit."""
+    statements: Callable[[str], Sequence[Statement]]
+    """Given the turn's id: what is written in the same commit."""
     identity: Any
     """Who asked the parent."""
+    trigger: Trigger = "agent-tool"
 
 
 @dataclass(slots=True)
@@ -102,7 +103,8 @@ class Submissions:
         channel: str | None = None,
         run: AcceptedRun | None = None,
     ) -> Submission:
-        """Accept once; the row is durable when this returns. `run`: a parent asks for it."""
+        """Accept once; the row is durable when this returns. `run`: a parent asks for it, or a
+        messenger brings it."""
         host = self._host
         if callable(messages):
             raise InvalidTurn(
@@ -136,10 +138,10 @@ class Submissions:
             if id is not None:
                 # One of that id may have been deleted while its turn still ends: its signal is not ours.
                 host.aborts.remove(id)
-            turn = self._turn(messages, id or host.new_id(), channel, "agent-tool" if run else "submission")
+            turn = self._turn(messages, id or host.new_id(), channel, run.trigger if run else "submission")
             if run is not None:
                 turn.identity = run.identity
-            await self._door.record(turn, record, run.statements if run else ())
+            await self._door.record(turn, record, run.statements(turn.id) if run else ())
             self._held.append(turn)
         try:
             submission = await self.inspect(turn.id)
@@ -164,13 +166,15 @@ class Submissions:
             self._door.enqueue(held, self._door.queue.reserve(held.request_id, held.generation))
 
     def _turn(self, messages: list[Message], id: str, channel: str | None, trigger: Trigger) -> Turn:
+        host = self._host
         turn = self._door.new_turn(trigger, input=messages, request_id=id, id=id, channel=channel)
 
         async def prepared() -> bool:
             # What the conversation is led with when its time has come; one that was cut off keeps its own.
             if not turn.is_started:
                 turn.body = self._browser.body
-            return True
+            may_begin = host.may_begin_delivered if trigger == "messenger" else None
+            return may_begin is None or await may_begin(turn)
 
         turn.gate = prepared
         self.watch(turn)

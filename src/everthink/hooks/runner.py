@@ -107,6 +107,10 @@ class HookRunner:
         """What runs the scripts of its skills."""
         return await call_hook(self.agent.get_skill_script_runner)
 
+    async def get_messengers(self) -> Any:
+        """Its messengers, as they are written."""
+        return await call_hook(self.agent.get_messengers)
+
     async def configure_session(self, session: Any) -> Any:
         """What the developer makes of a session."""
         return await call_hook(self.agent.configure_session, session)

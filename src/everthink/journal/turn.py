@@ -22,9 +22,12 @@ from .read import Journal
 
 __all__ = ["SUBMITTED", "Admission", "Brings", "Failing", "InputFunction", "Trigger", "Turn"]
 
-Trigger = Literal["ws-chat", "rpc", "programmatic", "submission", "agent-tool", "auto-continuation"]
-SUBMITTED: frozenset[str] = frozenset({"submission", "agent-tool"})
-"""What is accepted now and asked about later: by the application, or by the parent of a child."""
+Trigger = Literal[
+    "ws-chat", "rpc", "programmatic", "submission", "agent-tool", "messenger", "auto-continuation"
+]
+SUBMITTED: frozenset[str] = frozenset({"submission", "agent-tool", "messenger"})
+"""What is accepted now and asked about later: by the application, by the parent of a child, or by whoever
+delivers the answer to a messenger."""
 Admission = Literal["queue", "execute-submission"]
 InputFunction = Callable[
     [list[Message]], Sequence[MessageInput] | MessageInput | Awaitable[Sequence[MessageInput] | MessageInput]

@@ -91,7 +91,9 @@ async def one(store: AgentStore, id: str) -> TurnRow | None:
 
 async def submission(store: AgentStore, id: str) -> TurnRow | None:
     """The submission with this id."""
-    found = await _fetched(store, f"{_TURNS} AND trigger IN ('submission', 'agent-tool') AND id = ?", id)
+    found = await _fetched(
+        store, f"{_TURNS} AND trigger IN ('submission', 'agent-tool', 'messenger') AND id = ?", id
+    )
     return next(iter(found), None)
 
 

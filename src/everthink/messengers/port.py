@@ -118,11 +118,12 @@ class Uncertain(DeliveryError):
 
 
 class Moved(DeliveryError):
-    """The chat is another one now. What goes to the old one goes to `to`."""
+    """The chat is another one now. What goes to the old one goes to `to`, and what is said in the thread that
+    was `before` is said in `after`."""
 
-    def __init__(self, what: str, *, to: Target) -> None:
+    def __init__(self, what: str, *, to: Target, before: str, after: str) -> None:
         super().__init__(what, next_step="It is sent there.")
-        self.to = to
+        self.to, self.before, self.after = to, before, after
 
 
 class Refused(DeliveryError):

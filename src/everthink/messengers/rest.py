@@ -1,6 +1,6 @@
 """One request to a platform's API: what came back, or which `DeliveryError` it is.
 
-    adapter --ask(method, path, json)--> Rest --httpx2--> the platform
+    adapter --ask(method, path, json)--> Rest --httpcore2--> the platform
                                           |
                      a connection that was never made: Unreachable; one that broke, or fell silent: Uncertain
 
@@ -9,7 +9,7 @@ What an answer means is the adapter's to say: platforms tell errors in ways of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,13 +19,14 @@ from ..errors import MissingExtra
 from .port import Refused, Uncertain, Unreachable
 
 if TYPE_CHECKING:
-    import httpx2
+    import httpcore2
 
-__all__ = ["Answer", "Rest", "fetched", "read"]
+__all__ = ["Answer", "Rest", "fetched"]
 
 _TIMEOUT = 20.0
 """Seconds that a platform may take for an answer."""
 _CONNECTING = 5.0
+_CONNECTIONS, _IDLE_CONNECTIONS, _IDLE_SECONDS = 50, 10, 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Answer:
 
     status: int
     headers: Mapping[str, str]
+    """Their names are in small letters."""
     body: bytes
 
     def json(self) -> dict[str, Any]:
@@ -46,14 +48,14 @@ class Answer:
 
 
 class Rest:
-    """The API of one platform, at `base`."""
+    """The API of one platform, at `base`. Nothing of it is logged: addresses have tokens in them."""
 
     def __init__(
         self, base: str, *, headers: Mapping[str, str] | None = None, timeout: float = _TIMEOUT
     ) -> None:
         self.base = base.rstrip("/")
         self._headers, self._timeout = dict(headers or {}), timeout
-        self._client: httpx2.AsyncClient | None = None
+        self._pool: httpcore2.AsyncConnectionPool | None = None
 
     async def ask(
         self,
@@ -65,77 +67,108 @@ class Rest:
         timeout: float | None = None,
     ) -> Answer:
         """One request. `Unreachable`: nothing was sent. `Uncertain`: nobody knows what came of it."""
-        import httpx2
-
         content = None if json is None else msgspec.json.encode(json)
-        given = dict(headers or {})
+        given = self._headers | dict(headers or {})
         if content is not None:
             given["content-type"] = "application/json; charset=utf-8"
-        times = httpx2.Timeout(timeout or self._timeout, connect=_CONNECTING)
+        httpcore2 = _httpcore2()
         try:
-            response = await self._http().request(
-                method, f"{self.base}{path}", content=content, headers=given, timeout=times
-            )
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            async with self._connections().stream(
+                method,
+                self.base + path,
+                headers=[*given.items()],
+                content=content,
+                extensions={"timeout": _times(timeout or self._timeout)},
+            ) as response:
+                body = await response.aread()
+        except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.PoolTimeout) as error:
             raise Unreachable(f"The platform cannot be reached: {type(error).__name__}.") from error
-        except httpx2.TransportError as error:
+        except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
             raise Uncertain(f"The platform has not answered: {type(error).__name__}.") from error
-        return Answer(response.status_code, dict(response.headers), response.content)
+        return Answer(response.status, _texts(response.headers), body)
 
-    def _http(self) -> httpx2.AsyncClient:
-        client = self._client
-        if client is None:
-            httpx2 = _httpx2()
-            client = self._client = httpx2.AsyncClient(
-                headers=self._headers,
-                trust_env=False,
-                limits=httpx2.Limits(max_connections=50, max_keepalive_connections=10),
+    async def load(self, path: str, *, most: int) -> bytes:
+        """The bytes of a file, at most so many. Raises `Refused` and `Unreachable`."""
+        httpcore2 = _httpcore2()
+        got = bytearray()
+        try:
+            async with self._connections().stream(
+                "GET",
+                self.base + path,
+                headers=[*self._headers.items()],
+                extensions={"timeout": _times(self._timeout)},
+            ) as response:
+                _check_loads(response.status)
+                async for piece in response.aiter_stream():
+                    _take(got, piece, most)
+        except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
+            raise Unreachable(f"The file could not be loaded: {type(error).__name__}.") from error
+        return bytes(got)
+
+    def _connections(self) -> httpcore2.AsyncConnectionPool:
+        pool = self._pool
+        if pool is None:
+            pool = self._pool = _httpcore2().AsyncConnectionPool(
+                max_connections=_CONNECTIONS,
+                max_keepalive_connections=_IDLE_CONNECTIONS,
+                keepalive_expiry=_IDLE_SECONDS,
             )
-        return client
+        return pool
 
     async def close(self) -> None:
         """Close the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.aclose()
 
 
 async def fetched(url: str, *, most: int, headers: Mapping[str, str] | None = None) -> bytes:
     """The bytes at an address that somebody else chose, through the guarded transport, at most so many."""
-    httpx2 = _httpx2()
-    from ..guard.transport import GuardedTransport
-
-    async with httpx2.AsyncClient(transport=GuardedTransport(), timeout=_TIMEOUT) as http:
-        return await read(http, url, most=most, headers=headers)
-
-
-async def read(
-    http: httpx2.AsyncClient, url: str, *, most: int, headers: Mapping[str, str] | None = None
-) -> bytes:
-    """The bytes at an address, at most so many. Raises `Refused` and `Unreachable`."""
+    _httpcore2()
     import httpx2
+
+    from ..guard.transport import GuardedTransport
 
     got = bytearray()
     try:
-        async with http.stream("GET", url, headers=dict(headers or {})) as response:
-            if response.status_code != 200:
-                raise Refused(f"The file could not be loaded: the platform says {response.status_code}.")
+        async with (
+            httpx2.AsyncClient(transport=GuardedTransport(), timeout=_TIMEOUT) as http,
+            http.stream("GET", url, headers=dict(headers or {})) as response,
+        ):
+            _check_loads(response.status_code)
             async for piece in response.aiter_bytes():
-                got += piece
-                if len(got) > most:
-                    raise Refused(f"The file is larger than {most} bytes.")
+                _take(got, piece, most)
     except httpx2.TransportError as error:
         raise Unreachable(f"The file could not be loaded: {type(error).__name__}.") from error
     return bytes(got)
 
 
-def _httpx2() -> Any:
+def _check_loads(status: int) -> None:
+    if status != 200:
+        raise Refused(f"The file could not be loaded: the platform says {status}.")
+
+
+def _take(got: bytearray, piece: bytes, most: int) -> None:
+    got += piece
+    if len(got) > most:
+        raise Refused(f"The file is larger than {most} bytes.")
+
+
+def _times(seconds: float) -> dict[str, float]:
+    return {"connect": _CONNECTING, "read": seconds, "write": seconds, "pool": seconds}
+
+
+def _texts(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+
+
+def _httpcore2() -> Any:
     try:
-        import httpx2
+        import httpcore2
     except ImportError as error:
         raise MissingExtra(
             "Messengers are reached with the package httpx2, which is not installed.",
             kept="Nothing was sent.",
             next_step='Run: pip install "everthink[messengers]"',
         ) from error
-    return httpx2
+    return httpcore2

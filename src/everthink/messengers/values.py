@@ -172,6 +172,8 @@ class Arrived:
     events: tuple[MessengerEvent, ...] = ()
     reply: WebhookReply | None = None
     """For challenges, pings and deferred answers. It is sent once the events are durable."""
+    moved: tuple[tuple[str, str], ...] = ()
+    """Threads that have another id from now on: before and after."""
     ignored: tuple[str, ...] = ()
     """The kinds of updates in it that mean nothing to us. They are counted, and answered 200."""
 

@@ -43,6 +43,7 @@ from ..mcp.places import Network
 from ..mcp.servers import McpServers
 from ..mcp.shared import SharedServers
 from ..messages import bounded_json, is_settled
+from ..messengers.sending import Bots
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
@@ -60,6 +61,7 @@ from ..tasks import begin
 from ..turn.host import Leaves
 from . import queries
 from .chat import Chat
+from .messaging import Messaging
 from .parts import AgentParts
 from .state import StateBox
 from .unreadable import KeptValues, UnreadableRows
@@ -111,6 +113,7 @@ class Actor:
         "idle_since",
         "jobs",
         "limits",
+        "messaging",
         "name",
         "sandboxes",
         "sockets",
@@ -138,6 +141,7 @@ class Actor:
         kin: Kin,
         sandboxes: Sandboxes,
         browsers: Browsers,
+        bots: Bots,
     ) -> None:
         self.address, self.id = address, address.id
         self.name, self.cls = address.name, cls
@@ -212,10 +216,13 @@ class Actor:
         """Its conversation; `None` for an agent that does not chat."""
         self.declared: Tasks | None = None
         """The tasks that it declares, for one that chats."""
+        self.messaging: Messaging | None = None
+        """What it has to do with messengers, for one that chats."""
         if issubclass(cls, base):
             self.chat = Chat(parts, resolve_model=resolve_model, trials=trials, mcp=self.used_servers)
             self.chat.host.below, self.chat.of_clear = self._below, self._note_clear
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
+            self.messaging = Messaging(address, parts, self.chat, kin=kin, bots=bots, background=background)
         self.idle_since: float | None = None
         """Since when nobody has needed this agent, as far as its directory has noticed."""
         self.sockets: Any = None
@@ -242,6 +249,8 @@ class Actor:
             await self.hooks.on_start(props)
         if self.chat is not None and self.declared is not None:
             await self.chat.attempt("scheduled-task-reconcile", self.declared.reconcile())
+            if self.messaging is not None:
+                await self.messaging.start(kept)
             await self.chat.wake(kept)
         await self.jobs.open()
         if self.has_runs:

@@ -45,6 +45,8 @@ from ..keeping.objects import erase_objects
 from ..limits import Limits
 from ..mcp.places import Network, Place
 from ..mcp.shared import SharedServers
+from ..messengers import queries as delivery_queries
+from ..messengers.sending import Bots
 from ..models.port import Model
 from ..oauth.sealing import Sealer
 from ..observe.bus import EventBus
@@ -129,13 +131,14 @@ class Directory:
             mcp_servers or {}, network, store=store, clock=clock, tell=lambda failed: bus.emit("", "", failed)
         )
         """The MCP servers that every agent may use."""
-        self._sandboxes, self._browsers = Sandboxes(), Browsers()
+        self._sandboxes, self._browsers, self._bots = Sandboxes(), Browsers(), Bots(clock)
         self._parts |= {
             "network": network,
             "shared_servers": self.shared_servers,
             "kin": self._kin(handle),
             "sandboxes": self._sandboxes,
             "browsers": self._browsers,
+            "bots": self._bots,
         }
         self.store, self._clock, self._bus = store, clock, bus
         self.membership = membership
@@ -182,6 +185,7 @@ class Directory:
                 child_queries.LEFT,
                 child_queries.OWED,
                 queries.TO_SWEEP,
+                delivery_queries.LEFT,
             ),
             rank=self.trials.rank,
             elsewhere=membership.elsewhere if membership is not None else None,
@@ -849,6 +853,7 @@ class Directory:
         await self.shared_servers.close()
         await self._sandboxes.close()
         await self._browsers.close()
+        await self._bots.close()
         await self.trials.undo_all()
         self._claims.retire_all()
         await self._give_all_back()

@@ -65,6 +65,8 @@ _KINDS = {
     "file_changes": "file_change",
     "executions": "execution",
     "execution_calls": "execution_call",
+    "deliveries": "delivery",
+    "threads": "thread",
 }
 _SECRET = {"mcp_servers": {"secrets"}}
 """Columns that let their reader in somewhere else. They are no words of anybody's, and no export has them."""
@@ -91,6 +93,7 @@ _JSON = {
     "mcp_servers": {"options", "catalogue"},
     "child_runs": {"display", "output", "detached", "progress"},
     "file_changes": {"was"},
+    "deliveries": {"target"},
 }
 """Columns that hold JSON: they are exported as values."""
 

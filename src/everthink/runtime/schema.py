@@ -12,6 +12,7 @@ from ..context import queries as context
 from ..fibers import queries as fibers
 from ..journal import queries as turn
 from ..mcp import queries as mcp
+from ..messengers import queries as messengers
 from ..recovery import queries as recovery
 from ..recovery import suspects
 from ..schedules import alarm_queries as alarms
@@ -55,4 +56,5 @@ MIGRATIONS = (
     Migration(22, "attachments are files", attachments.MOVED["postgres"], only="postgres"),
     Migration(23, "one place for files", (*attachments.DROPPED, *runtime.SWEEPS)),
     Migration(24, "turns that begin anew", turn.STARTING_OVER),
+    Migration(25, "messengers", messengers.TABLES),
 )

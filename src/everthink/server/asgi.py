@@ -51,6 +51,7 @@ from .connections import Connection
 from .places import Place, Places, Visitor
 from .routes import Found, Route, Routes, path_of, segments_of
 from .waiting import Buffers
+from .webhooks import Webhooks
 
 if TYPE_CHECKING:
     from ..runtime.directory import Directory
@@ -111,6 +112,10 @@ class Served:
     """True for a class whose agents have a conversation."""
     other: Callable[[Request], Awaitable[Response]]
     """Answers what is not about an agent."""
+    messengers: Callable[[], Address | None] = lambda: None
+    """The agent whose messengers the app has."""
+    delivers: Callable[[type[Any]], bool] = lambda cls: False
+    """True for a class whose agents may have messengers."""
     called: Called | None = None
     """What children are called in an address, besides their classes."""
     more: Callable[[Gate], Sequence[Route[Answers]]] | None = None
@@ -144,6 +149,7 @@ class Gate:
             in_time=self.in_time,
             may_create=self._may_create,
         )
+        self._webhooks = Webhooks(served.open, served.limits, served.messengers)
         agent = "/".join([*served.prefix, "{class}", "{name}"])
         self._everything: Route[Answers] = Route(f"{agent}/**", self._on_request)
         self._requests: Routes[Answers] = Routes(
@@ -357,7 +363,8 @@ class Gate:
             return self._access.wrong_host(request)
         found = self._requests.find(segments_of(request.scope))
         if found is None:
-            return await self._other(request)
+            path = "/" + "/".join(segments_of(request.scope))
+            return await self._webhooks.of_app(request, path) or await self._other(request)
         return await found.route.handler(request, found)
 
     async def _other(self, request: Request) -> Response:
@@ -389,6 +396,10 @@ class Gate:
         return place if isinstance(place, Response) else await self._asked(request, found, place)
 
     async def _asked(self, request: Request, found: Found[Any], place: Place) -> Response:
+        if not place.address.parents and self._served.delivers(place.cls):
+            below = "/" + "/".join(place.rest)
+            if (hook := await self._webhooks.of_agent(request, place.address, below)) is not None:
+                return hook
         callback = read_callback(request.scope["query_string"]) if request.method == "GET" else None
         # Where an agent has people come back to; `None` for its own place for that.
         path = None if place.rest == ("callback",) else path_of(request.scope)

@@ -17,6 +17,7 @@ from ..journal.feed import Feed
 from ..journal.open_turns import OpenTurns
 from ..journal.read import Below
 from ..journal.tool_errors import ToolErrors
+from ..journal.turn import Turn
 from ..limits import Limits
 from ..models.port import Model, OutputSchema
 from ..observe.events import EventBody
@@ -78,6 +79,10 @@ class TurnHost:
     """What its answers are to be as the tool of a parent."""
     below: Callable[[str], Awaitable[Below]] | None = None
     """What the children do that a turn waits for, by its id. Of an agent that has had any."""
+    may_begin_delivered: Callable[[Turn], Awaitable[bool]] | None = None
+    """Asked when the time of a turn has come that a messenger brought. False: another one answers it, too."""
+    continued: Callable[[Turn], Awaitable[Sequence[Statement]]] | None = None
+    """What goes with the commit that accepts a continuation. Of an agent that messengers bring something."""
     questions: dict[str, LiveQuestion] | None = None
     """What calls that run ask a person just now."""
     is_stopping: bool = False

@@ -1,0 +1,125 @@
+"""Where the platforms of messengers send to: who calls, what they bring, what they are answered.
+
+    POST /messengers/{id}/webhook --verify--> parse --Inbox.take--> 200, once it is durable
+
+Nothing of a body is parsed before it is known who has sent it. What cannot be accepted now is answered so
+that the platform sends it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from ..address import Address
+from ..calling import call_hook
+from ..errors import AgentElsewhere, AgentSetAside, LeaseLost, StoreError
+from ..limits import Limits
+from ..messengers.inbox import Inbox
+from ..messengers.sending import Bot
+from .bodies import bounded
+
+if TYPE_CHECKING:
+    from ..runtime.directory import Directory
+
+__all__ = ["Webhooks"]
+
+log = logging.getLogger("everthink.server")
+
+LATER = {"Retry-After": "1"}
+
+
+class Webhooks:
+    """The webhooks of an app. `root` is the agent that `/messengers/…` goes to, if there is one."""
+
+    def __init__(
+        self, open: Callable[[], Awaitable[Directory]], limits: Limits, root: Callable[[], Address | None]
+    ) -> None:
+        self._open, self._limits, self._root = open, limits, root
+        # The paths of the root's messengers, once it was in memory.
+        self._paths: frozenset[str] | None = None
+
+    async def of_app(self, request: Request, path: str) -> Response | None:
+        """The answer to a request that is about no agent; `None` when it is for no messenger, either."""
+        root = self._root()
+        if root is None or (self._paths is not None and path not in self._paths):
+            return None
+        return await self._answered(request, root, path)
+
+    async def of_agent(self, request: Request, address: Address, path: str) -> Response | None:
+        """The same for a request to an agent. It comes from a platform, which nobody has authenticated; so
+        it makes no agent."""
+        directory = await self._open()
+        if address != self._root() and not await directory.exists(address):
+            return None
+        return await self._answered(request, address, path)
+
+    async def _answered(self, request: Request, address: Address, path: str) -> Response | None:
+        try:
+            actor = await (await self._open()).reach(address)
+        except Exception as error:  # noqa: BLE001 - told below
+            return _failed(address, error)
+        inbox: Inbox | None = None if actor.messaging is None else actor.messaging.inbox
+        if address == self._root():
+            self._paths = frozenset() if inbox is None else inbox.paths
+        bot = None if inbox is None else inbox.at(path)
+        if inbox is None or bot is None:
+            return None
+        with actor.hold():
+            return await self._taken(request, address, inbox, bot)
+
+    async def _taken(self, request: Request, address: Address, inbox: Inbox, bot: Bot) -> Response:
+        if request.method != "POST":
+            return PlainTextResponse("Method not allowed", 405, {"Allow": "POST"})
+        with bounded(request, self._limits) as asked:
+            try:
+                body = await asked.body()
+            except ClientDisconnect:
+                return Response(status_code=400)
+        try:
+            if (refused := await self._refused(asked, body, inbox, bot)) is not None:
+                return refused
+            try:
+                arrived = bot.definition.messenger.parse(dict(asked.headers), body)
+            except ValueError as error:
+                inbox.refuse(bot, f"its body is none of the platform's: {error}")
+                return PlainTextResponse("Bad Request", 400)
+            await inbox.take(bot, arrived)
+        except Exception as error:  # noqa: BLE001 - told below
+            return _failed(address, error)
+        reply = arrived.reply
+        if reply is None:
+            return PlainTextResponse("OK")
+        if isinstance(reply.body, str):
+            return PlainTextResponse(reply.body, reply.status)
+        return JSONResponse(dict(reply.body), reply.status)
+
+    async def _refused(self, request: Request, body: bytes, inbox: Inbox, bot: Bot) -> Response | None:
+        """Why this is not taken; `None`: the platform has sent it, as far as the application asks."""
+        how = bot.definition.verify_webhook
+        if how is False:
+            return None
+        answer: Any = (
+            inbox.verify(bot, dict(request.headers), body)
+            if how is True or how is None
+            else await call_hook(how, request)
+        )
+        if isinstance(answer, Response):
+            return answer
+        if answer is False:
+            inbox.refuse(bot, "the platform has not sent it")
+            return PlainTextResponse("Unauthorized", 401)
+        return None
+
+
+def _failed(address: Address, error: Exception) -> Response:
+    """What a platform is answered when nothing was accepted: it sends it again."""
+    if isinstance(error, AgentElsewhere | LeaseLost | StoreError | AgentSetAside):
+        log.info("a webhook of %s is to come again: %s", address, error)
+        return PlainTextResponse("Please try again in a moment.", 503, LATER)
+    log.error("a webhook of %s could not be accepted", address, exc_info=error)
+    return PlainTextResponse("It could not be accepted.", 500)

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from everthink.testing.telegram import TelegramServer
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[TelegramServer]:
+    """Telegram, with one bot that nobody has written to yet."""
+    async with TelegramServer() as server:
+        yield server
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/bot.db"
