@@ -19,7 +19,6 @@ __all__ = [
     "State",
     "ThreadRow",
     "changed",
-    "followed",
     "is_known",
     "latest_of",
     "merged",
@@ -172,17 +171,6 @@ def merged(turn: str, *, now: int) -> Statement:
         "UPDATE deliveries SET state = 'done', error = 'answered together with what followed', updated_at = ?"
         " WHERE agent = :agent AND turn = ? AND state = 'planned'",
         (now, turn),
-    )
-
-
-def followed(turn: str, before: str, *, now: int) -> Statement:
-    """The words of `turn` are shown where those of the turn `before` it were, if they were shown anywhere."""
-    return Statement(
-        f"INSERT INTO deliveries (agent, {_COLUMNS})"
-        " SELECT agent, ?, 0, root, messenger, target, 'planned', NULL, 0, NULL, NULL, 0, NULL, NULL,"
-        " CAST(? AS BIGINT), CAST(? AS BIGINT) FROM deliveries WHERE agent = :agent AND turn = ? AND part = 0"
-        " ON CONFLICT (agent, turn, part) DO NOTHING",
-        (turn, now, now, before),
     )
 
 

@@ -31,7 +31,6 @@ __all__ = ["DiscordChannel", "DiscordInteraction", "DiscordServer"]
 
 JSON = dict[str, Any]
 
-TOKEN_LASTS = 15 * 60.0
 NONCE_LASTS = 5 * 60.0
 _BEGINNING_OF_TIME = 1_420_070_400_000
 _GUILD_TEXT, _DM, _THREAD = 0, 1, 11
@@ -88,6 +87,8 @@ class DiscordServer(Platform):
         """The channels in which the bot has shown that it writes."""
         self._people: dict[str, str] = {bot_name: self.bot_user_id}
         self._channels: dict[str, DiscordChannel] = {}
+        self.token_lasts = 15 * 60.0
+        """Seconds for which an interaction may be answered by its token."""
         self._files: dict[str, tuple[str, bytes]] = {}
         self._nonces: dict[tuple[str, str], tuple[float, Shown]] = {}
 
@@ -551,7 +552,7 @@ class DiscordServer(Platform):
         made = next((known for known in self.interactions if known.token == path["token"]), None)
         if made is None or made.failed or (must_be_answered and not made.answered):
             raise No(404, 10015, "Unknown Webhook")
-        if self.now() - made.at > TOKEN_LASTS:
+        if self.now() - made.at > self.token_lasts:
             raise No(401, 50027, "Invalid Webhook Token")
         return made
 
