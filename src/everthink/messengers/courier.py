@@ -260,8 +260,18 @@ class Courier:
             author = event.author
             if not may_answer(decode(Target, row.target), author, bot.definition.approvers):
                 return QUESTION.not_yours
+            row = await self._sent(row)
             return await self._decide(row, press.approved, label_of(author, None))
         return QUESTION.decided_before
+
+    async def _sent(self, row: DeliveryRow) -> DeliveryRow:
+        """A question as it stands once it is known where it is: people may press before the platform's yes
+        has come to us."""
+        if row.ref is not None or (lane := self._lanes.get(_lane(row))) is None:
+            return row
+        async with lane:
+            rows = await queries.of_turn(self._host.store, row.turn)
+        return next((known for known in rows if known.part == row.part), row)
 
     async def _decide(self, row: DeliveryRow, approved: bool, by: str | None) -> str | None:
         parts, now = self._parts, self._host.clock.now_ms()
