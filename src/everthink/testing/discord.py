@@ -109,18 +109,20 @@ class DiscordServer(Platform):
         return self._people.setdefault(name, self._snowflake())
 
     def channel(self, name: str, *, type: int = _GUILD_TEXT) -> DiscordChannel:
-        """A channel, by name or id; it is opened when it is not there."""
+        """A channel, by name or id; it is opened when it is not there. `@ann`: Ann and the bot alone."""
         for known in self._channels.values():
             if name in (known.id, known.name):
                 return known
+        if name.startswith("@"):
+            self.person(name[1:])
+            type = _DM
         made = DiscordChannel(self._snowflake(), name, type)
         self._channels[made.id] = made
         return made
 
     def direct(self, name: str) -> DiscordChannel:
         """Where `name` and the bot talk alone."""
-        self.person(name)
-        return self.channel(f"@{name}", type=_DM)
+        return self.channel(f"@{name}")
 
     def thread(self, name: str) -> DiscordChannel:
         """A thread of a channel: for Discord, a channel of its own."""

@@ -105,21 +105,26 @@ class SlackWorkspace(Platform):
         return self._people[name]
 
     def channel(self, name: str, *, kind: Kind = "channel") -> SlackChannel:
-        """A channel, by name or id. It is opened with the bot in it when it is not there."""
+        """A channel, by name or id. It is opened with the bot in it when it is not there.
+
+        `@ann` is where Ann and the bot talk alone.
+        """
         for known in self._channels.values():
             if name in (known.id, known.name):
                 return known
+        if name.startswith("@"):
+            kind = "im"
         self._count += 1
         letter = {"channel": "C", "group": "G", "im": "D", "mpim": "G"}[kind]
         made = SlackChannel(f"{letter}{self._count:04d}", name, kind, {self.bot_user_id})
+        if kind == "im":
+            made.members.add(self.person(name.removeprefix("@")))
         self._channels[made.id] = made
         return made
 
     def direct(self, name: str) -> SlackChannel:
         """Where `name` and the bot talk alone."""
-        found = self.channel(f"@{name}", kind="im")
-        found.members.add(self.person(name))
-        return found
+        return self.channel(f"@{name}")
 
     # What people see and do.
 
