@@ -174,7 +174,18 @@ ROOMS: dict[str, set[str]] = {
         "skills.values",
     },
     # Telegram, Slack, Discord: what comes in as turns, and answers that are delivered.
-    "messengers": {*PORTS, "guard", "tasks", "session", "hooks", "journal", "turn", "door", "children"},
+    "messengers": {
+        *PORTS,
+        "observe.messenger_events",
+        "guard",
+        "tasks",
+        "session",
+        "hooks",
+        "journal",
+        "turn",
+        "door",
+        "children",
+    },
     "cluster": {"store", "postgres"},
     "runtime": {
         "messengers",
@@ -238,8 +249,9 @@ OUTSIDE: dict[str, set[str]] = {
     "chat_hooks": set(),
     "think": {"agent", "chat_hooks"},
     "extensions": set(),
+    "webhooks": {"server"},  # given the parts of an app, where a class has messengers
     "mcp_server": {"server"},  # given the parts of an app; app imports it when `mcp` is asked for
-    "app": {"agent", "think", "server", "mcp_server"},
+    "app": {"agent", "think", "server", "mcp_server", "webhooks"},
     "framework": {"app"},  # a façade
     "client": {"wire"},
     "testing": {"agent", "think", "server", "app", "wire", "client"},

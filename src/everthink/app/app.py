@@ -22,12 +22,13 @@ from ..agent import Agent
 from ..children.declared import with_children
 from ..children.paths import SUB, build_path
 from ..clock import Clock, SystemClock
-from ..errors import AgentError, StoreClosed
+from ..errors import AgentElsewhere, AgentError, StoreClosed
 from ..identity import kept
 from ..limits import Limits
 from ..observe.bus import EventBus
 from ..settings import shown
 from ..surface import can_take, parameters_of
+from ..tasks import begin
 from ..think import Think
 from .declarative import is_unnamed
 from .handle import Handle, handle_of, place_of
@@ -195,7 +196,7 @@ class App:
         self._watchdog: Watchdog | None = None
         self._opening: asyncio.Task[Directory] | None = None
         self._opened_in = ""
-        self._closed = False
+        self._closed = self._polls = False
         self.events = EventBus(now_ms=self.clock.now_ms)
         """What happens in this app: `app.events.subscribe(print, channel="chat")`."""
 
@@ -326,17 +327,58 @@ class App:
                     prefix=self.prefix,
                     classes=self._routes,
                     cors=self.cors,
-                    open=self.open,
+                    open=self._open_to_serve,
                     close=self.close,
                     chats=_chats,
                     other=self.on_other_request,
-                    messengers=lambda: self._messengers,
-                    delivers=declares_messengers,
+                    webhooks=self._webhooks(),
                     called=self._called,
                     more=self._mcp_routes if self._offered is not None else None,
                 )
             )
         return self._gate
+
+    polls_messengers = False
+    """True to ask platforms for what is new wherever an adapter can: `everthink dev` does, so that a bot
+    needs no public address."""
+
+    def talk_on_telegram(self, token: str | None) -> bool:
+        """Let the first agent that chats answer as the bot of this token, if no class has messengers."""
+        chatting = next((cls for cls in self._classes.values() if issubclass(cls, Think)), None)
+        if not token or chatting is None or self._messengers is not None:
+            return False
+        from ..messengers.telegram import telegram_messenger  # for those who have a bot
+
+        chatting.messengers = {"telegram": telegram_messenger(token=token, mode="polling")}
+        self._messengers = Address(chatting.__name__, "default")
+        return True
+
+    async def _open_to_serve(self) -> Directory:
+        """Open the database; ask platforms for what is new, where messengers are to."""
+        directory = await self.open()
+        if self._messengers is not None and not self._polls:
+            self._polls = True
+            begin(self._poll(directory, self._messengers), "asking messengers", tell=self._tell)
+        return directory
+
+    async def _poll(self, directory: Directory, address: Address) -> None:
+        try:
+            actor = await directory.reach(address)
+        except AgentElsewhere:
+            return  # the process that has it asks
+        if actor.messaging is not None:
+            actor.messaging.poll(always=self.polls_messengers)
+
+    def _tell(self, failed: EventBody) -> None:
+        self.events.emit("", "", failed)
+
+    def _webhooks(self) -> Any:
+        """What answers the platforms of messengers; `None` for an app without any."""
+        if not any(map(declares_messengers, self._classes.values())):
+            return None
+        from ..webhooks import Webhooks  # Starlette: see `gate`
+
+        return Webhooks(self.open, self.limits, lambda: self._messengers).answer
 
     def _mcp_routes(self, gate: Any) -> Any:
         """The rows of the gate for MCP clients."""

@@ -96,10 +96,8 @@ class Courier:
 
     # --- life
 
-    async def restore(self, *, is_marked: bool) -> None:
+    async def restore(self) -> None:
         """Take up what an earlier process left."""
-        if not is_marked:
-            return
         self._is_marked = True
         self._join()
         self._has_questions = bool(await queries.open_questions(self._host.store))

@@ -62,7 +62,7 @@ _MEDIA: dict[str, str | None] = {
 def telegram_messenger(
     *,
     token: str | None = None,
-    user_name: str,
+    user_name: str | None = None,
     secret_token: str | None = None,
     verify_webhook: Verify | bool | None = None,
     mode: Literal["webhook", "polling"] = "webhook",
@@ -72,7 +72,8 @@ def telegram_messenger(
     """A bot of Telegram. `token`: from @BotFather; default: the variable `TELEGRAM_BOT_TOKEN`.
 
     `secret_token` is what `setWebhook` was told, and comes back with every webhook. `mode="polling"` asks
-    Telegram for what is new, and needs no public address. `common` are the options of `MessengerDefinition`.
+    Telegram for what is new, and needs no public address, no secret, and no name. `common` are the options of
+    `MessengerDefinition`.
     """
     bot = Telegram(
         token=token or os.environ.get("TELEGRAM_BOT_TOKEN") or "",
@@ -105,7 +106,7 @@ class Telegram:
         self,
         *,
         token: str,
-        user_name: str,
+        user_name: str | None = None,
         secret_token: str | None = None,
         mode: Literal["webhook", "polling"] = "webhook",
         api_base_url: str = API,
@@ -115,7 +116,8 @@ class Telegram:
                 "telegram_messenger has no usable token: one is digits, a colon, and letters.",
                 next_step="Set TELEGRAM_BOT_TOKEN, or give token=…: @BotFather tells it.",
             )
-        if not isinstance(cast("Any", user_name), str) or not user_name.strip("@ "):
+        is_named = isinstance(cast("Any", user_name), str) and bool((user_name or "").strip("@ "))
+        if not is_named and (user_name is not None or mode != "polling"):
             raise InvalidSettings(
                 f"telegram_messenger: user_name is {shown(user_name)}.",
                 next_step="It is the bot's handle, such as support_bot.",
@@ -129,7 +131,7 @@ class Telegram:
                 "telegram_messenger: secret_token is none that Telegram takes.",
                 next_step="It has 1 to 256 letters, digits, _ and -.",
             )
-        self.user_name = user_name.strip("@ ")
+        self.user_name = (user_name or "").strip("@ ")
         self.polls = mode == "polling"
         """True when the bot asks for what is new."""
         self.bot_id = token.partition(":")[0]
@@ -331,6 +333,7 @@ class Telegram:
 
     async def poll(self, offset: int | None) -> tuple[int | None, list[Arrived]]:
         """What is new since `offset`, as soon as there is something. And from where to ask next."""
+        self.user_name = self.user_name or await self.name()
         body = {"timeout": POLL_SECONDS, "allowed_updates": list(UPDATES)}
         if offset is not None:
             body["offset"] = offset

@@ -43,7 +43,11 @@ from ..mcp.places import Network
 from ..mcp.servers import McpServers
 from ..mcp.shared import SharedServers
 from ..messages import bounded_json, is_settled
+from ..messengers.courier import MARK
+from ..messengers.polling import OFFSETS
 from ..messengers.sending import Bots
+from ..messengers.wiring import Messaging
+from ..messengers.wiring import Parts as MessagingParts
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
@@ -61,7 +65,6 @@ from ..tasks import begin
 from ..turn.host import Leaves
 from . import queries
 from .chat import Chat
-from .messaging import Messaging
 from .parts import AgentParts
 from .state import StateBox
 from .unreadable import KeptValues, UnreadableRows
@@ -222,7 +225,19 @@ class Actor:
             self.chat = Chat(parts, resolve_model=resolve_model, trials=trials, mcp=self.used_servers)
             self.chat.host.below, self.chat.of_clear = self._below, self._note_clear
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
-            self.messaging = Messaging(address, parts, self.chat, kin=kin, bots=bots, background=background)
+            self.messaging = Messaging(
+                MessagingParts(
+                    address=address,
+                    host=self.chat.host,
+                    submissions=self.chat.submissions,
+                    answers=self.chat.answers,
+                    continuations=self.chat.continuations,
+                    kin=kin,
+                    bots=bots,
+                    background=background,
+                    begin_anew=self.chat.begin_anew,
+                )
+            )
         self.idle_since: float | None = None
         """Since when nobody has needed this agent, as far as its directory has noticed."""
         self.sockets: Any = None
@@ -250,7 +265,7 @@ class Actor:
         if self.chat is not None and self.declared is not None:
             await self.chat.attempt("scheduled-task-reconcile", self.declared.reconcile())
             if self.messaging is not None:
-                await self.messaging.start(kept)
+                await self.messaging.start(is_marked=MARK in kept, offsets=kept.get(OFFSETS, dict[str, int]))
             await self.chat.wake(kept)
         await self.jobs.open()
         if self.has_runs:

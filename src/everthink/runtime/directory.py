@@ -185,6 +185,7 @@ class Directory:
                 child_queries.LEFT,
                 child_queries.OWED,
                 queries.TO_SWEEP,
+                queries.TO_POLL,
                 delivery_queries.LEFT,
             ),
             rank=self.trials.rank,

@@ -19,11 +19,13 @@ __all__ = [
     "IS_TO_CONTINUE",
     "LATEST",
     "MEMBERS",
+    "POLLS",
     "RECOVERY",
     "SEEN",
     "SWEEPS",
     "TABLES",
     "TO_CONTINUE",
+    "TO_POLL",
     "TO_SWEEP",
     "VALUES",
     "address_of",
@@ -74,6 +76,10 @@ FAMILIES = (
 # Migration 23: agents whose cleared conversations left bytes (keeping/sweeping.py) are found at start-up.
 SWEEPS = ("CREATE INDEX kv_sweeping ON kv (agent) WHERE name = 'sweep'",)
 
+# Migration 25: agents that ask platforms for what is new (messengers/polling.py) are found at start-up.
+POLLS = ("CREATE INDEX kv_polled ON kv (agent) WHERE name = 'polled'",)
+
+TO_POLL = "SELECT agent FROM kv WHERE name = 'polled'"
 TO_SWEEP = "SELECT agent FROM kv WHERE name = 'sweep'"
 
 TO_CONTINUE = "SELECT agent FROM kv WHERE name = 'continuation'"

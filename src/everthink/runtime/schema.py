@@ -56,5 +56,5 @@ MIGRATIONS = (
     Migration(22, "attachments are files", attachments.MOVED["postgres"], only="postgres"),
     Migration(23, "one place for files", (*attachments.DROPPED, *runtime.SWEEPS)),
     Migration(24, "turns that begin anew", turn.STARTING_OVER),
-    Migration(25, "messengers", messengers.TABLES),
+    Migration(25, "messengers", (*messengers.TABLES, *runtime.POLLS)),
 )

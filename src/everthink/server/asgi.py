@@ -51,7 +51,6 @@ from .connections import Connection
 from .places import Place, Places, Visitor
 from .routes import Found, Route, Routes, path_of, segments_of
 from .waiting import Buffers
-from .webhooks import Webhooks
 
 if TYPE_CHECKING:
     from ..runtime.directory import Directory
@@ -112,10 +111,9 @@ class Served:
     """True for a class whose agents have a conversation."""
     other: Callable[[Request], Awaitable[Response]]
     """Answers what is not about an agent."""
-    messengers: Callable[[], Address | None] = lambda: None
-    """The agent whose messengers the app has."""
-    delivers: Callable[[type[Any]], bool] = lambda cls: False
-    """True for a class whose agents may have messengers."""
+    webhooks: Callable[[Request, str, Address | None], Awaitable[Response | None]] | None = None
+    """Answers what platforms of messengers send to a path, below an agent or to none. `None`: it is for no
+    messenger."""
     called: Called | None = None
     """What children are called in an address, besides their classes."""
     more: Callable[[Gate], Sequence[Route[Answers]]] | None = None
@@ -149,7 +147,6 @@ class Gate:
             in_time=self.in_time,
             may_create=self._may_create,
         )
-        self._webhooks = Webhooks(served.open, served.limits, served.messengers)
         agent = "/".join([*served.prefix, "{class}", "{name}"])
         self._everything: Route[Answers] = Route(f"{agent}/**", self._on_request)
         self._requests: Routes[Answers] = Routes(
@@ -364,7 +361,8 @@ class Gate:
         found = self._requests.find(segments_of(request.scope))
         if found is None:
             path = "/" + "/".join(segments_of(request.scope))
-            return await self._webhooks.of_app(request, path) or await self._other(request)
+            hook = None if (hooks := self._served.webhooks) is None else await hooks(request, path, None)
+            return hook or await self._other(request)
         return await found.route.handler(request, found)
 
     async def _other(self, request: Request) -> Response:
@@ -396,9 +394,9 @@ class Gate:
         return place if isinstance(place, Response) else await self._asked(request, found, place)
 
     async def _asked(self, request: Request, found: Found[Any], place: Place) -> Response:
-        if not place.address.parents and self._served.delivers(place.cls):
+        if (hooks := self._served.webhooks) is not None and not place.address.parents:
             below = "/" + "/".join(place.rest)
-            if (hook := await self._webhooks.of_agent(request, place.address, below)) is not None:
+            if (hook := await hooks(request, below, place.address)) is not None:
                 return hook
         callback = read_callback(request.scope["query_string"]) if request.method == "GET" else None
         # Where an agent has people come back to; `None` for its own place for that.

@@ -79,6 +79,7 @@ class WithPage:
         for _, app in loaded.mounts:
             app.hosts = self._hosts if app is loaded.app else app.hosts.and_local(*hosts, *app.origins.hosts)
             app.network.loopback = True  # who develops has MCP servers on this machine
+            app.polls_messengers = True  # and no address that a platform could send to
         self._inspectors = [Inspector(app) for _, app in loaded.mounts]
         self._sign_in = SignIn(loaded.app) if loaded.app else None
         # The page knows agents by their names alone, wherever they are.

@@ -285,6 +285,8 @@ def main() -> int:
         for _, app in loaded.mounts:
             app.network.loopback = True  # MCP servers are tried on one's own machine first
         asgi: Any = WithPage(loaded, hosts=settings["hosts"])
+        if loaded.app is not None and loaded.app.talk_on_telegram(os.environ.get("TELEGRAM_BOT_TOKEN")):
+            tell("  Telegram: the bot of TELEGRAM_BOT_TOKEN answers, too.")
     except AgentError as error:
         print_error(error)
         if isinstance(error, WrittenWrongly) and not settings["again"]:

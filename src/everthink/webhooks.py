@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from ..address import Address
-from ..calling import call_hook
-from ..errors import AgentElsewhere, AgentSetAside, LeaseLost, StoreError
-from ..limits import Limits
-from ..messengers.inbox import Inbox
-from ..messengers.sending import Bot
-from .bodies import bounded
+from .address import Address
+from .calling import call_hook
+from .errors import AgentElsewhere, AgentSetAside, LeaseLost, StoreError
+from .limits import Limits
+from .messengers.inbox import Inbox
+from .messengers.sending import Bot
+from .server.bodies import bounded
 
 if TYPE_CHECKING:
-    from ..runtime.directory import Directory
+    from .runtime.directory import Directory
 
 __all__ = ["Webhooks"]
 
@@ -43,20 +43,20 @@ class Webhooks:
         # The paths of the root's messengers, once it was in memory.
         self._paths: frozenset[str] | None = None
 
-    async def of_app(self, request: Request, path: str) -> Response | None:
-        """The answer to a request that is about no agent; `None` when it is for no messenger, either."""
-        root = self._root()
-        if root is None or (self._paths is not None and path not in self._paths):
-            return None
-        return await self._answered(request, root, path)
+    async def answer(self, request: Request, path: str, agent: Address | None) -> Response | None:
+        """The answer to a request to a path: below an agent, or to none. `None`: it is for no messenger.
 
-    async def of_agent(self, request: Request, address: Address, path: str) -> Response | None:
-        """The same for a request to an agent. It comes from a platform, which nobody has authenticated; so
-        it makes no agent."""
-        directory = await self._open()
-        if address != self._root() and not await directory.exists(address):
+        It comes from a platform, which the application has not authenticated; so it makes no agent, but that
+        whose messengers the app has.
+        """
+        root = self._root()
+        if agent is None:
+            if root is None or (self._paths is not None and path not in self._paths):
+                return None
+            return await self._answered(request, root, path)
+        if agent != root and not await (await self._open()).exists(agent):
             return None
-        return await self._answered(request, address, path)
+        return await self._answered(request, agent, path)
 
     async def _answered(self, request: Request, address: Address, path: str) -> Response | None:
         try:
