@@ -14,7 +14,7 @@ from everthink import App, tool
 from everthink.messengers import DeliveryPolicy
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 from everthink.testing.platform import posted
-from tests.support.platforms import STAGES, Bot, SlackStage, Stage, bot_class, serving
+from tests.support.platforms import STAGES, Bot, DiscordStage, SlackStage, Stage, bot_class, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -183,6 +183,52 @@ async def test_a_call_that_waits_without_a_word_leaves_nothing_else_on_the_scree
     assert cls.done == []
     assert [shown.text.partition(" by")[0] for shown in stage.answers()] == ["🚫 Denied", "As you wish."]
     assert not any(shown.is_loading for shown in every(stage))
+
+
+async def test_a_button_that_is_pressed_before_we_know_that_it_is_there_is_answered(
+    stage: Stage, store: str
+) -> None:
+    go = asyncio.Event()
+    model = ScriptedModel(
+        says("Let me see whether I may. ").waits(go).calls("refund", order="o1"), says("The money is back.")
+    )
+    cls = type("Clerk", (Clerk,), {"done": []})
+    async with serving(stage, bot_class(stage, model, base=cls), store):
+        # Given a question that Ann sees, while the platform's yes to it is still on its way
+        await stage.ask("Refund o1")
+        await stage.platform.until(stage.answers)
+        slow = stage.platform.fault(stage.follow, "slow")
+        go.set()
+        await stage.platform.until(lambda: stage.answers()[-1].buttons)
+        question = stage.answers()[-1]
+
+        # When she presses
+        pressing = asyncio.create_task(stage.press(question, "Approve"))
+        await stage.platform.until(lambda: stage.platform.deliveries[-1].attempts)
+        slow.release()
+        await pressing
+
+        # Then the question says so, and is no second message
+        await stage.platform.until(lambda: stage.answers()[-1].text == "The money is back.")
+        await stage.platform.until(lambda: not question.buttons)
+    assert [shown.text.partition(" by")[0] for shown in stage.answers()] == [
+        "Let me see whether I may.",
+        "✅ Approved",
+        "The money is back.",
+    ]
+    assert cls.done == ["o1"]
+
+
+async def test_commands_that_are_answered_together_leave_nobody_waiting(
+    store: str, anyio_backend: str
+) -> None:
+    stage = DiscordStage()
+    async with stage.platform:
+        cls = bot_class(stage, ScriptedModel(says("Both.")), burst=0.3)
+        async with serving(stage, cls, store):
+            await asyncio.gather(stage.ask("One"), stage.ask("Two"))
+            await settled(stage, ["Both."])
+            await stage.platform.until(lambda: not any(shown.is_loading for shown in every(stage)))
 
 
 def every(stage: Stage) -> list[Any]:
