@@ -22,6 +22,7 @@ from . import (
     bounds,
     browser,
     codemode,
+    extensions,
     families,
     file_tools,
     machines,
@@ -78,6 +79,8 @@ async def in_process(folder: Path, *, quick: bool, take: Take) -> None:
         take(await sandbox.scripts(repetitions=3 if quick else 20))
     take(await machines.jobs(repetitions=2 if quick else 10))
     take(await skills.scripts(repetitions=2 if quick else 10))
+    if importlib.util.find_spec("quickjs_rs") is not None:
+        take(await extensions.learned(folder, turns=100 if quick else 600))
     if importlib.util.find_spec("html_to_markdown") is not None and find_chromium() is not None:
         take(await browser.pages(repetitions=3 if quick else 20))
     if importlib.util.find_spec("pydantic_monty") is not None:

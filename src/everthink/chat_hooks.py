@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .children.values import AgentToolProgress, AgentToolResult, AgentToolRun
     from .door.concurrency import MessageConcurrency
     from .door.submission import Submission
+    from .extensions.tools import Decision
+    from .extensions.values import Extension, ExtensionRequest
     from .file_tools.bash import BashOptions
     from .hooks.values import (
         ChatErrorContext,
@@ -131,6 +133,12 @@ class Hooks:
     messengers: Mapping[str, MessengerDefinition] = MappingProxyType({})
     """Where people talk with it besides the page: `{"telegram": telegram_messenger(…)}`."""
 
+    extensions: Sequence[Extension | Mapping[str, Any]] = ()
+    """Its extensions, in the order in which their hooks are heard: `Extension({"name": …}, source)`."""
+
+    hook_timeout: float = 5.0
+    """Seconds that an extension may take for a hook. Then the turn goes on without it."""
+
     include_mcp_tools: bool = True
     """Whether the model is offered the tools of the agent's MCP servers."""
 
@@ -233,6 +241,26 @@ class Hooks:
         Raising, or returning what makes no sense, keeps the agent from starting.
         """
         return self.messengers
+
+    def get_extensions(
+        self,
+    ) -> Sequence[Extension | Mapping[str, Any]] | Awaitable[Sequence[Extension | Mapping[str, Any]]]:
+        """The extensions that it has from its start on, in load order. Default: the `extensions` attribute.
+
+        One that cannot be loaded leaves the agent without it; it serves, and the others are there.
+        """
+        return self.extensions
+
+    def extension_policy(self, asked: ExtensionRequest) -> Decision | Awaitable[Decision]:
+        """Which rights an extension gets that the model wants to load (`create_extension_tools`).
+
+        Return `Permissions(…)`: what it asks for, up to these. `Approval()`: a person is asked.
+        `Refuse(reason)`: it is not loaded; nor is it when this raises. Default: it may read the workspace,
+        and a person is asked for more, and for hooks.
+        """
+        from .extensions.tools import default_policy  # for the agents that let their model load some
+
+        return default_policy(asked)
 
     def configure_session(self, session: Session) -> Session | Awaitable[Session | None] | None:
         """Set up the conversation's memory. Once per start, before `on_start`; `get_config` works here."""

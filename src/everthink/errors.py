@@ -49,6 +49,7 @@
     ├── MissingKey                  a provider has no credentials
     ├── WorkspaceError              a file, a folder or a path that cannot be used so, with its code
     ├── SkillError                  skills that cannot be read, unpacked or installed
+    ├── ExtensionError              an extension that cannot be loaded, or asks for what it may not do
     ├── BlockedAddress              a URL that somebody else chose leads where only we can go
     ├── SecretsUnreadable           stored secrets that none of the keys at hand opens
     ├── NeedsAuthorization          an MCP server wants a person to allow access first
@@ -102,6 +103,7 @@ __all__ = [
     "ContextUnavailable",
     "DiscoveryFailed",
     "ErrorKind",
+    "ExtensionError",
     "FiberConflict",
     "FiberStopped",
     "InvalidCallback",
@@ -577,6 +579,10 @@ class WorkspaceError(AgentError):
 
 class SkillError(AgentError):
     """Skills cannot be read from where they are, or an archive of them is none that we unpack."""
+
+
+class ExtensionError(AgentError):
+    """An extension cannot be loaded as it is, is not there any more, or asks for what it may not do."""
 
 
 class BlockedAddress(AgentError, ValueError):

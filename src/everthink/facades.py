@@ -28,6 +28,7 @@ FACADES = (
     "timers",
     "mcp",
     "skills",
+    "extensions",
     "children",
     "messengers",
     "framework",

@@ -256,6 +256,14 @@ SKILLS = Kind(
 )
 
 
+EXTENSIONS = Kind(
+    'a list of extensions: [Extension({"name": "words", "version": "1.0.0"}, source)]',
+    lambda value: (
+        _is_many(value) and all(isinstance(one, Mapping) or _is_one_of(one, "Extension") for one in value)
+    ),
+)
+
+
 INSTANT = Kind("an aware datetime", lambda value: isinstance(value, datetime))
 AWARE = Kind(
     "an aware datetime: one with a tzinfo",
@@ -378,6 +386,8 @@ KINDS: dict[str, dict[str, Kind]] = {
             'a dict of messengers by their ids: {"telegram": telegram_messenger(…)}',
             _is_dict_of(lambda value: _is_one_of(value, "MessengerDefinition")),
         ),
+        "extensions": EXTENSIONS,
+        "hook_timeout": above(0),
         "include_mcp_tools": YES_NO,
         "wait_for_mcp_connections": YES_NO | SECONDS,
         "default_timezone": optional(ZONE),

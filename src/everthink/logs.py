@@ -53,6 +53,7 @@ LOGGERS = (
     "schedules",
     "server",
     "session",
+    "skills",
     "store",
     "submissions",
     "tasks",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .door.chat_stream import ChatStream, StreamCallback
     from .door.stopping import Stop
     from .door.submission import Status, Submission
+    from .extensions.manager import ExtensionManager
     from .hooks.values import TurnResult
     from .journal.turn import InputFunction
     from .messengers.courier import Courier
@@ -73,6 +74,11 @@ class Think(Agent, Hooks):
     def get_on_start_degradations(self) -> list[Degradation]:
         """The steps of this start that failed without keeping the agent from serving."""
         return list(_chat(self).degradations)
+
+    @property
+    def extension_manager(self) -> ExtensionManager:
+        """Its extensions: load, list and unload them while it runs."""
+        return _chat(self).extensions.manager
 
     # --- turns
 

@@ -316,6 +316,7 @@ PICK = {"name": "pick", "description": "Pick a file."}
 LOCATE = {"name": "locate"}
 
 
+@pytest.mark.case(328)
 @pytest.mark.agent_case(304)
 async def test_tools_of_whoever_calls_a_child_run_there_and_its_turn_goes_on(open_app: OpenApp) -> None:
     ran: list[str] = []

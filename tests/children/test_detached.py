@@ -15,6 +15,7 @@ from everthink.errors import AgentError, InvalidCallback, InvalidSettings
 from everthink.store.port import Statement
 from everthink.testing import ManualClock, ScriptedModel, calls, fails, says, waits
 from tests.runtime.conftest import BOTH, Open
+from tests.support.hooks import until
 from tests.support.runs import columns as row_of
 from tests.support.runs import ends, until_shown
 from tests.support.server import served
@@ -622,6 +623,34 @@ async def test_the_model_answers_to_a_run_that_is_over(start: Open, diary: Diary
     assert submission.metadata == marks
 
 
+@BOTH_ENGINES
+@pytest.mark.case(574)
+async def test_ends_of_runs_wait_for_the_turn_that_is_under_way(start: Open, diary: Diary) -> None:
+    # Given a parent in mid-answer, whose two runs come to their ends meanwhile
+    gate, ends = asyncio.Event(), asyncio.Event()
+    child = helper(waits(ends).says("one"), waits(ends).says("two"))
+    cls = boss(diary, child, waits(gate).says("Long."), says("First."), says("Second."))
+    agent = (await start(cls)).agent(cls)
+    for name in ("r1", "r2"):
+        await agent.run_agent_tool(child, input="Go", run_id=name, detached=NOTIFY)
+    asked = asyncio.ensure_future(agent.save_messages("Go"))
+    await cls.model.until_silent()  # pyright: ignore[reportAttributeAccessIssue]
+    ends.set()
+    await until_over(agent)
+    # When it has come to its end
+    assert [message.text for message in await agent.get_messages()] == ["Go"]
+    gate.set()
+    await asked
+    assert await agent.wait_until_stable()
+    # Then they are answered, one after the other
+    said = [message.text for message in await agent.get_messages()]
+    assert said[:2] == ["Go", "Long."]
+    assert [text.rpartition("\n")[2] for text in said[2:]] in (
+        ["one", "First.", "two", "Second."],
+        ["two", "First.", "one", "Second."],
+    )
+
+
 async def test_a_failure_is_told_in_its_own_words(start: Open, diary: Diary) -> None:
     child = helper(fails("broken"))
     cls = boss(diary, child, says("Pity."))
@@ -666,6 +695,7 @@ def passing(*names: str) -> Any:
 
 
 @BOTH_ENGINES
+@pytest.mark.case(576)
 async def test_milestones_are_narrated_each_name_once(start: Open, diary: Diary) -> None:
     child = helper(calls("work"), says("done"), work=passing("found", "other", "found", "read"))
     cls = boss(diary, child)
@@ -702,6 +732,32 @@ async def test_a_model_may_react_to_milestones(start: Open, diary: Diary) -> Non
     assert [message.text for message in await agent.get_messages()] == ["found 1", "Good."]
     (submission,) = await agent.list_submissions()
     assert submission.idempotency_key == "detached-ms:r:found"
+
+
+@BOTH_ENGINES
+@pytest.mark.case(575)
+async def test_a_milestone_asks_the_model_once_however_often_it_is_told(start: Open, diary: Diary) -> None:
+    # Given a model that has answered to a milestone, and a process that died before that was noted
+    child = helper(calls("work").says("half").then_hangs(), says("half").then_hangs(), work=passing("found"))
+    cls = boss(diary, child, says("Good."), says("Good again."))
+    agent = (await start(cls)).agent(cls)
+    asked = Detached(on_milestones=("found",), milestone_mode="react")
+    await agent.run_agent_tool(child, input="Go", run_id="r", detached=asked)
+    async with await agent.sub_agent(child, "r") as live:
+        told = "SELECT 1 FROM milestones WHERE agent = :agent AND told_at IS NOT NULL"
+        await until(lambda: live._home.store.fetch(told))
+        assert await agent.wait_until_stable()
+        await write(live, "UPDATE milestones SET told_at = NULL WHERE agent = :agent")
+    # When the next process tells it again
+    agent = (await start(cls)).agent(cls)
+    await agent.cancel_agent_tool("r")
+    await until_over(agent)
+    assert await agent.wait_until_stable()
+    # Then the model has been asked once
+    texts = [message.text for message in await agent.get_messages()]
+    assert texts == ["The background run of Helper has reached 'found': found!", "Good."]
+    async with await agent.sub_agent(child, "r") as live:
+        assert await live._home.store.fetch(told)
 
 
 async def test_milestones_that_nobody_was_there_for_are_told_by_the_next_process_once(

@@ -341,6 +341,7 @@ async def test_what_cannot_be_reported_is_refused_where_it_was_written(
 # --- a parent that waits does not hang
 
 
+@pytest.mark.case(416)
 @pytest.mark.agent_case(357)
 @pytest.mark.parametrize("by", ["model", "code"])
 async def test_what_a_child_says_keeps_the_turn_of_its_parent_from_stalling(
@@ -381,6 +382,7 @@ async def test_what_a_child_says_keeps_the_turn_of_its_parent_from_stalling(
     assert (result.status, result.text, stalls) == ("completed", "Done.", [])
 
 
+@pytest.mark.case(417)
 @pytest.mark.agent_case(357)
 async def test_a_silent_child_does_not(start: Open, clock: ManualClock) -> None:
     class Helper(Think):

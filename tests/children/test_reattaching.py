@@ -197,6 +197,7 @@ async def test_a_full_silent_window_counts_though_the_child_spoke_before_it(
 
 
 @BOTH_ENGINES
+@pytest.mark.case(664)
 @pytest.mark.agent_case(338)
 async def test_a_child_that_goes_on_slowly_is_followed_to_its_end(
     start: Open, clock: ManualClock, diary: Diary

@@ -13,8 +13,9 @@ from everthink.children import AgentToolResult, AgentToolRun
 from everthink.models.port import Request, ToolMessage
 from everthink.recovery import ChatRecovery
 from everthink.recovery.incident import Assessment, Incident, evaluate
-from everthink.testing import ScriptedModel, calls, says
+from everthink.testing import ManualClock, ScriptedModel, calls, says, waits
 from everthink.testing.scripted import Play, hangs
+from tests.runtime.conftest import Open
 from tests.support.hooks import until
 
 pytestmark = pytest.mark.anyio
@@ -131,6 +132,67 @@ async def has_gone_on(app: App, cls: type[Think]) -> bool:
         return bool(live._home.children.runs.watched)
 
 
+@pytest.mark.case(416, 417)
+@pytest.mark.agent_case(357)
+@pytest.mark.parametrize("speaks", [True, False])
+async def test_a_parent_is_given_up_in_the_end_unless_its_child_does_something(
+    start: Open, clock: ManualClock, speaks: bool
+) -> None:
+    # Given a child that says a word in every process, or none
+    may_speak = asyncio.Event()
+    words: list[str] = []
+
+    class Child(Think):
+        model = ScriptedModel(lambda request: waits(may_speak).says(words[-1]).then_hangs(), repeat=True)
+        chat_recovery = ChatRecovery(max_attempts=100)
+
+    class Parent(Think):
+        model: Any = asks_and_says("work", "Well done.")
+        chat_recovery = ChatRecovery(max_attempts=3)
+        work = agent_tool(Child, description="Works.")
+
+    given_up: list[Any] = []
+
+    async def again() -> Any:
+        may_speak.clear()
+        words.append(f"word {len(words)} ")
+        app = await start(Parent)
+        app.events.subscribe(lambda event: given_up.append(event.name), type="chat:recovery:exhausted")
+        return app.agent(Parent, "b")
+
+    async def is_followed() -> bool:
+        async with agent as live:
+            return bool(given_up or live._home.children.runs.watched)
+
+    async def has_spoken() -> bool:
+        """True when what the child says in this process is stored."""
+        (run,) = await agent.list_agent_tool_runs()
+        async with await agent.sub_agent(Child, run.run_id) as live:
+            said = await live._home.store.fetch("SELECT chunks FROM segments WHERE agent = :agent")
+        return words[-1] in str([tuple(row) for row in said])
+
+    agent = await again()
+    await agent.submit_messages("Go", submission_id="s")
+    for _ in range(6):
+        # When one process after the other ends, a minute apart
+        await until(is_followed)
+        if given_up:
+            break
+        await Child.model.until_silent()
+        await clock.advance(30)
+        if speaks:
+            may_speak.set()
+            await until(has_spoken)
+        await clock.advance(30)
+        agent = await again()
+
+    # Then the parent is given up when the child has been silent in all of them, and not otherwise
+    if given_up:
+        await agent.wait_for_submission("s")
+    submission = await agent.inspect_submission("s")
+    assert (submission.status, given_up) == (("running", []) if speaks else ("error", ["b"]))
+
+
 @pytest.mark.agent_case(357, 358)
 def test_what_children_do_counts_as_progress() -> None:
     settings = ChatRecovery(max_attempts=2, no_progress_timeout=300.0)
@@ -156,6 +218,7 @@ def test_what_children_do_counts_as_progress() -> None:
     assert silent.exhausted == "no_progress_timeout"
 
 
+@pytest.mark.case(663, 665)
 @pytest.mark.agent_case(335, 346)
 async def test_a_run_of_code_is_followed_to_its_end_by_the_next_process(store: str) -> None:
     async with opened(Boss, store) as app:

@@ -687,6 +687,45 @@ async def test_resuming_is_the_childs_affair(open_app: OpenApp) -> None:
         assert parent.messages == []
 
 
+@pytest.mark.case(509)
+@pytest.mark.parametrize("who", ["parent", "child"])
+async def test_what_one_streams_is_resumed_at_its_own_sockets_and_at_no_others(
+    open_app: OpenApp, who: str
+) -> None:
+    class Talker(Think):
+        model = ScriptedModel(says("Half ").then_hangs())
+
+    class Host(Think):
+        model = ScriptedModel(says("Half ").then_hangs())
+        sub_agents = (Talker,)
+
+    places = {"parent": "/agents/host/room", "child": "/agents/host/room/sub/talker/t"}
+    own = places.pop(who)
+    async with serving(await open_app(Host)) as server:
+        # Given one of the two in mid-answer
+        asker = await server.connect(own)
+        request = await asker.say("Hi")
+        await asker.until_text("Half ")
+
+        # When a socket of the other asks, and takes what it has not been offered
+        other = await server.connect(*places.values())
+        await other.probe("p")
+        none = await other.until_frame("cf_agent_stream_resume_none")
+        await other.ack(request)
+        await other.cancel(request)
+        await other.probe("q")
+        await other.until_frame("cf_agent_stream_resume_none", count=2)
+
+        # Then it gets nothing of it, and stops nothing, while a socket of its own is offered all
+        assert none == {"type": "cf_agent_stream_resume_none", "reason": "idle", "probeId": "p"}
+        assert (other.text, other.of("cf_agent_stream_resuming")) == ("", [])
+        assert not asker.is_done(request)
+        late = await server.connect(own)
+        assert (await late.until_frame("cf_agent_stream_resuming"))["id"] == request
+        await late.ack(request)
+        await late.until_text("Half ")
+
+
 async def test_sockets_of_a_deleted_child_are_closed_and_come_back_to_nothing(open_app: OpenApp) -> None:
     app = await open_app(Parent)
     async with serving(app) as server:

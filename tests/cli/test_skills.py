@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,11 @@ from tests.skills.sites import zipped
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CliRunner]:
     monkeypatch.chdir(tmp_path)
-    return CliRunner()
+    sys.modules.pop("agents", None)
+    yield CliRunner()
+    sys.modules.pop("agents", None)
 
 
 def test_check_says_what_is_well_and_what_is_not(run: CliRunner, tmp_path: Path) -> None:

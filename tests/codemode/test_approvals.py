@@ -54,6 +54,7 @@ class Till:
         return gated
 
 
+@pytest.mark.case(276)
 @pytest.mark.memory_case(452, 456, 462, 500, 501)
 @pytest.mark.memory_case(453)
 @pytest.mark.memory_case(454)
@@ -184,6 +185,7 @@ async def test_what_runs_beside_a_call_that_asks_comes_to_its_end_and_is_not_rep
     assert till.done == ["slow", 5]
 
 
+@pytest.mark.case(276)
 @pytest.mark.memory_case(506)
 @pytest.mark.memory_case(459)
 async def test_several_executions_wait_side_by_side(coder: MakeCoder) -> None:

@@ -176,6 +176,43 @@ def test_names_that_would_be_one_are_refused() -> None:
         create_execute_tool([one, other])
 
 
+@pytest.mark.memory_case(398, 399, 489)
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        *((name, "is there already") for name in ("tools", "state", "codemode", "files")),
+        *((name, "is something else") for name in ("console", "Promise", "setTimeout", "print", "asyncio")),
+        *((name, "is no name") for name in ("my-shop", "3d", "a.b", "", "class", "delete")),
+    ],
+)
+def test_a_module_takes_nobodys_name(module: str, words: str) -> None:
+    for language in ("python", "javascript"):
+        with pytest.raises(ToolDefinitionError, match=words):
+            create_execute_tool(language=language, modules={module: {"price": price}})
+
+
+@pytest.mark.memory_case(405, 438)
+async def test_modules_are_given_imported_and_named_in_the_description(coder: MakeCoder) -> None:
+    modules = {"shop": {"price": price}}
+    agent = await coder(options={"modules": modules})
+    for code in (
+        "await shop.price(sku='pear')",
+        "import shop\nawait shop.price(sku='pear')",
+        "from shop import price\nawait price(sku='pear')",
+    ):
+        assert (await agent.run(code))["result"] == 4
+    assert "`shop`: price" in create_execute_tool(modules=modules).description
+
+
+@pytest.mark.memory_case(442)
+async def test_tools_of_a_turn_whose_names_would_be_one_are_told(coder: MakeCoder) -> None:
+    agent = await coder(price.named("a-b"), price.named("a_b"))
+    await agent.run("1")
+    part = await agent.part()
+    assert part["state"] == "output-error"
+    assert "'a-b' and 'a_b' would both be tools.a_b" in part["errorText"]
+
+
 async def test_options_that_make_no_sense_are_refused() -> None:
     with pytest.raises(InvalidSettings, match="language"):
         create_execute_tool(language="cobol")  # pyright: ignore[reportArgumentType]

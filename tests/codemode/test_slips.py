@@ -317,6 +317,7 @@ async def changed_meanwhile(coder: MakeCoder, path: Any, **members: Any) -> Code
     return later
 
 
+@pytest.mark.memory_case(484)
 async def test_code_whose_tool_has_gone_is_told_what_stays_done(coder: MakeCoder, tmp_path: Path) -> None:
     agent = await changed_meanwhile(coder, tmp_path)
     error = (await agent.output())["error"]

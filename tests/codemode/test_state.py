@@ -48,7 +48,7 @@ async def test_every_function_of_state_does_what_it_says(coder: MakeCoder) -> No
         "await state.rm(path='/c', recursive=True)\n"
         "[r, await state.glob(pattern='**/*.md'), await state.read_file(path='/link'),"
         " await state.exists(path='/c'), await state.readdir_with_file_types(path='/'),"
-        " [m['line'] for m in await state.search_files(query='y =')],"
+        " [m['matches'][0]['line'] for m in await state.search_files(query='y =')],"
         " (await state.diff(path_a='/a/one.md', path_b='/b/two.md')).count('@@'),"
         " await state.diff_content(path='/a/one.md', new_content='x = 1\\ny = 2\\n'),"
         " await state.hash_file(path='/a/one.md', algorithm='md5'), await state.stat(path='/none')]"

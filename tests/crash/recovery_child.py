@@ -50,7 +50,7 @@ class Stage:
         """What the model says to a request."""
         results = sum(len(m.content) for m in request.messages if isinstance(m, ToolMessage))
         match self.story:
-            case "words" | "regenerates":
+            case "words" | "regenerates" | "below":
                 # Asked to go on it begins from the start, as models do, and falls silent after a new word.
                 last = next((m for m in reversed(request.messages) if isinstance(m, AssistantMessage)), None)
                 said = "".join(getattr(part, "text", "") for part in last.content) if last else ""
@@ -103,11 +103,18 @@ class Stage:
 
     async def run(self) -> None:
         over = asyncio.Event()
-        app = App(cls := self.agent(), store=self.store)
+        cls, is_below = self.agent(), self.story == "below"
+        parent = type("Parent", (Think,), {"sub_agents": (cls,)})
+        app = App(parent if is_below else cls, store=self.store)
         app.events.subscribe(lambda event: over.set(), type="chat:turn:finish")
         async with app:
             if self.begins:
-                home = (await app.agent(cls, "room").__aenter__())._home
+                agent = (
+                    await app.agent(parent, "room").sub_agent(cls, "kid")
+                    if is_below
+                    else app.agent(cls, "room")
+                )
+                home = (await agent.__aenter__())._home
                 question = user_message("Go on, then.", id="u1")
                 if self.story == "regenerates":
                     await app.agent(cls, "room").add_messages(

@@ -49,6 +49,7 @@ def nursery(tmp_path: Path) -> Iterator[Nursery]:
     found.close()
 
 
+@pytest.mark.case(663, 665)
 @pytest.mark.agent_case(254, 334, 348, 349, 359, 360, 361)
 async def test_two_children_work_once_each_whenever_the_process_dies(
     nursery: Nursery, store: str, monkeypatch: pytest.MonkeyPatch

@@ -98,6 +98,19 @@ async def test_a_turn_is_finished_by_as_many_processes_as_it_takes_without_a_cli
     assert [m.text for m in agent.messages] == ["Go on, then.", "".join(WORDS)]
 
 
+@pytest.mark.case(452)
+@BOTH
+async def test_a_turn_of_a_child_is_finished_so_too_and_nobody_reaches_its_parent(
+    url: str, effects: Path
+) -> None:
+    story = Story(url, "below", effects)
+    while not story.go_on(is_text):
+        assert story.processes <= len(WORDS) + 1
+    assert story.processes > 1
+    assert story.text == "".join(WORDS)
+    assert len({chunk["turn"] for chunk in story.lines if chunk["kind"] == "chunk"}) == 1
+
+
 @pytest.mark.case(453)
 @pytest.mark.parametrize("story", ["digs", "holds"])
 async def test_a_long_loop_of_tools_does_nothing_twice_and_loses_nothing(

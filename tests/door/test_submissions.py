@@ -401,6 +401,7 @@ async def test_a_submission_uses_the_body_of_the_last_request_and_not_its_tools(
     ]
 
 
+@pytest.mark.case(206)
 async def test_the_channel_is_stamped_on_the_submitted_messages(open_app: OpenApp) -> None:
     seen = Statuses()
     app = await open_app(cls := assistant(ScriptedModel(says("Done.")), on_submission_status=seen.hook))

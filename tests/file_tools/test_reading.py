@@ -321,6 +321,7 @@ async def read_before(agent: Desk, output: Any) -> None:
     await ada.add_messages([Message(f"m{n}", "user", [{"type": "text", "text": "hm"}]) for n in range(6)])
 
 
+@pytest.mark.case(200)
 @pytest.mark.memory_case(209)
 async def test_a_text_that_was_read_long_ago_and_is_shown_shortened_is_shown_as_text(desk: MakeDesk) -> None:
     agent = await desk()
@@ -331,6 +332,7 @@ async def test_a_text_that_was_read_long_ago_and_is_shown_shortened_is_shown_as_
     assert len(agent.shown.output) < 1000
 
 
+@pytest.mark.case(201)
 @pytest.mark.memory_case(210)
 async def test_a_text_as_an_older_release_kept_it_is_shown_as_text(desk: MakeDesk) -> None:
     agent = await desk()
@@ -339,6 +341,7 @@ async def test_a_text_as_an_older_release_kept_it_is_shown_as_text(desk: MakeDes
     assert agent.shown.output == "1\tjust a text"
 
 
+@pytest.mark.case(202)
 @pytest.mark.memory_case(211)
 async def test_a_picture_that_was_read_is_shown_with_its_bytes_by_the_next_process(
     desk: MakeDesk, tmp_path: Path

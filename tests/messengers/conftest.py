@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from everthink.testing.telegram import TelegramServer
+from tests.support.postgres import postgres_database, postgres_server, postgres_url
+
+__all__ = ["postgres_database", "postgres_server", "postgres_url"]
 
 
 @pytest.fixture

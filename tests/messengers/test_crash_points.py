@@ -104,7 +104,7 @@ async def test_a_story_that_dies_at_any_commit_is_told_once_and_whole(
     commits = len(counts.read_text().splitlines())
     assert len(whole) == 4  # the question, and an answer in three messages
     if engine == "postgres":
-        return  # one database: its crash points are those of the other engine
+        return  # the commits are the same ones
     points = [(number, when) for number in range(1, commits + 1) for when in ("before", "after")]
     step = max(1, len(points) // sample(5, len(points)))
     for number, when in points[1::step]:

@@ -83,6 +83,114 @@ async def test_a_snippet_is_written_in_many_ways(
         assert await value(sandbox, source, language=language) == expected
 
 
+@pytest.mark.memory_case(414)
+@pytest.mark.parametrize(
+    "source",
+    ["() => 3", "async () => 3", "(input) => 3", "async ({n}) => { return 3 }", "() => 3;", "// it\n() => 3"],
+)
+async def test_an_arrow_function_is_called(sandbox: JavaScriptSandbox, source: str) -> None:
+    for language in ("javascript", "typescript"):
+        assert await value(sandbox, source, language=language, input={"n": 1}) == 3
+
+
+@pytest.mark.memory_case(416)
+@pytest.mark.parametrize(
+    "source",
+    ["const x = 3;", "let a = 1, b = a", "class A {}", "for (const x of [1]) {}", "if (false) { 1 }"],
+)
+async def test_statements_give_nothing(sandbox: JavaScriptSandbox, source: str) -> None:
+    for language in ("javascript", "typescript"):
+        assert await value(sandbox, source, language=language) is None
+
+
+@pytest.mark.memory_case(419)
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("export default () => 3", 3),
+        ("export default async () => 3;", 3),
+        ("export default 1 + 2", 3),
+        ("export default function () { return 3 }", 3),
+        ("export default async function main() { return await tools.ask(3) }", 3),
+        ("const n = 3;\nexport default () => n", 3),
+        ("function main() { return 3 }\nexport default main", 3),
+        ("export default class { go() { return 3 } }", None),
+    ],
+)
+async def test_a_default_export_is_taken_out_and_called_unless_it_is_a_class(
+    sandbox: JavaScriptSandbox, source: str, expected: object
+) -> None:
+    for language in ("javascript", "typescript"):
+        assert await value(sandbox, source, language=language) == expected
+
+
+@pytest.mark.memory_case(420)
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("function main() { return 3 }", 3),
+        ("async function main() { return await tools.ask(3) }", 3),
+        ("/* what it does */\nfunction main({ n }) { return n }", 3),
+        ("function main() {\n  // no end in sight }\n  return 3;\n}\n", 3),
+        ("function one() { return 1 }\nfunction two() { return 2 }", None),
+        ("function one() { return 1 }\nconst x = one();", None),
+    ],
+)
+async def test_a_function_that_stands_alone_is_called_and_one_of_several_is_not(
+    sandbox: JavaScriptSandbox, source: str, expected: object
+) -> None:
+    for language in ("javascript", "typescript"):
+        assert await value(sandbox, source, language=language, input={"n": 3}) == expected
+
+
+async def test_a_mistake_in_a_function_that_stands_alone_is_told_at_its_place(
+    sandbox: JavaScriptSandbox,
+) -> None:
+    outcome = await ran(sandbox, "function main() { return null.x }")
+    assert "TypeError: cannot read property 'x' of null\n    at main (main:1:" in (outcome.error or "")
+    outcome = await ran(sandbox, "function main() { return ( }")
+    assert (outcome.error or "").startswith("SyntaxError")
+
+
+@pytest.mark.memory_case(421)
+@pytest.mark.parametrize(
+    "source",
+    [
+        "(() => 3)()",
+        "(async () => 3)()",
+        "(function () { return 3 })()",
+        "return 3",
+        "if (true) return 3;\nreturn 4",
+    ],
+)
+async def test_functions_that_call_themselves_and_returns_at_the_top_work(
+    sandbox: JavaScriptSandbox, source: str
+) -> None:
+    for language in ("javascript", "typescript"):
+        assert await value(sandbox, source, language=language) == 3
+
+
+@pytest.mark.memory_case(396, 397)
+async def test_bytes_come_through_calls_answers_and_results_and_of_a_view_what_it_shows(
+    sandbox: JavaScriptSandbox,
+) -> None:
+    host = Asked(_first)
+    source = """
+const whole = new Uint8Array([0, 1, 2, 255]);
+const back = await tools.ask({ view: whole.subarray(1, 3), buffer: whole.buffer, data: new DataView(whole.buffer, 3) }, whole);
+[back.view instanceof Uint8Array, back.view.length, [...back.buffer], back, JSON.stringify(whole.subarray(2))]
+"""
+    outcome = await sandbox.run(job(source), host)
+    sent = {"view": b"\x01\x02", "buffer": b"\x00\x01\x02\xff", "data": b"\xff"}
+    assert host.calls == [("tools.ask", [sent, b"\x00\x01\x02\xff"], {})]
+    assert outcome.value == [True, 2, [0, 1, 2, 255], sent, '{"0":2,"1":255}'], outcome.error
+
+
+async def test_an_envelope_that_holds_no_bytes_is_an_object_on_our_side(sandbox: JavaScriptSandbox) -> None:
+    assert await value(sandbox, "({ __bytes__: '%' })") == {"__bytes__": "%"}
+    assert await value(sandbox, "({ __bytes__: 3 })") == {"__bytes__": 3}
+
+
 async def test_what_a_function_returns_at_the_end_gets_the_input(sandbox: JavaScriptSandbox) -> None:
     assert await value(sandbox, "({n}) => n + input.n", input={"n": 2}) == 4
 

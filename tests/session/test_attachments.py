@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from everthink import App, Think
+from everthink.clock import Clock
 from everthink.messages import Message
 from everthink.models.port import FilePart
 from everthink.open_store import open_store
@@ -42,7 +43,9 @@ def picture(id: str, data: bytes = PNG) -> Message:
     return Message(id, "user", [{"type": "file", "mediaType": "image/png", "url": url}])
 
 
-async def opened(open_app: OpenApp, store: str, *plays: Any, **members: Any) -> tuple[Actor, ScriptedModel]:
+async def opened(
+    open_app: OpenApp, store: str, *plays: Any, clock: Clock | None = None, **members: Any
+) -> tuple[Actor, ScriptedModel]:
     model = ScriptedModel(*plays)
     cls = assistant(
         model,
@@ -50,7 +53,7 @@ async def opened(open_app: OpenApp, store: str, *plays: Any, **members: Any) -> 
         include_workspace_tools=True,
         **members,
     )
-    return await home_of(await open_app(cls, store=store), cls), model
+    return await home_of(await open_app(cls, store=store, clock=clock), cls), model
 
 
 async def evict(home: Actor, data: bytes = PNG) -> None:
@@ -242,12 +245,13 @@ async def test_a_picture_that_only_the_history_shows_is_never_forgotten(
 ) -> None:
     # Given a picture that the model has seen, and that is gone from the files and from the log
     plays = [calls("read", {"path": "/p.png"}), says("Nice."), says("Still nice.")]
-    limits = Workspace(limits=WorkspaceLimits(history=1))
-    home, model = await opened(open_app, store_url, *plays, workspace=limits)
+    limits, clock = Workspace(limits=WorkspaceLimits(history=1)), ManualClock()
+    home, model = await opened(open_app, store_url, *plays, clock=clock, workspace=limits)
     await home.workspace.write_file_bytes("/p.png", PNG)
     await home.agent.save_messages("Look")
     await home.workspace.rm("/p.png")
     for n in range(3):
+        await clock.advance(1)
         await home.workspace.write_file("/a", str(n))
 
     # When what nothing names is swept away

@@ -21,6 +21,7 @@ VALUES: dict[str, set[str]] = {
     "clock": set(),
     "address": {"errors"},
     "backoff": set(),
+    "collecting": set(),
     "causes": {"errors"},
     "accepting": {"causes"},
     "current": set(),
@@ -52,6 +53,7 @@ ROOMS: dict[str, set[str]] = {
     "programs": set(),
     # A directory that nothing leads out of.
     "confined": set(),
+    "object_contents": set(),
     # Ports, each with its adapters beside it.
     "store": set(),
     "sqlite": {"store"},
@@ -63,7 +65,14 @@ ROOMS: dict[str, set[str]] = {
     "observe": {"models.port"},
     "tasks": {"observe.events"},
     # Where an agent's files are, and what may be done with them.
-    "workspace": {"confined", "store.borrowed", "store.port", "observe.events", "observe.workspace_events"},
+    "workspace": {
+        "confined",
+        "object_contents",
+        "store.borrowed",
+        "store.port",
+        "observe.events",
+        "observe.workspace_events",
+    },
     # The core: values and ports only.
     "wire": set(),
     "context": {"store.port", "models.tokens", "tools"},
@@ -158,7 +167,7 @@ ROOMS: dict[str, set[str]] = {
         "codemode",
     },
     # What becomes of an agent's files in the long run.
-    "keeping": {"store.port", "workspace", "journal.queries", "session.queries"},
+    "keeping": {"object_contents", "store.port", "workspace", "journal.queries", "session.queries"},
     # Those of one process, and which of them run here.
     "engines": {"sandbox", "monty", "machines", "browser"},
     # Scripts that come with skills, each in the sandbox of its language.
@@ -186,6 +195,21 @@ ROOMS: dict[str, set[str]] = {
         "door",
         "children",
     },
+    # Code with declared rights that adds tools and hooks, each in a sandbox of its own.
+    "extensions": {
+        "guard",
+        "models.port",
+        "store.port",
+        "tools",
+        "context",
+        "session",
+        "hooks",
+        "journal.tool_errors",
+        "sandbox.port",
+        "engines.sandboxes",
+        "skill_scripts.bridge",
+        "skill_scripts.rights",
+    },
     "cluster": {"store", "postgres"},
     "runtime": {
         "messengers",
@@ -198,6 +222,7 @@ ROOMS: dict[str, set[str]] = {
         "file_tools",
         "browser",
         "skills",
+        "extensions",
         "store",
         "models",
         "tools",
@@ -248,7 +273,6 @@ OUTSIDE: dict[str, set[str]] = {
     "agent": {"declaring", "server.connections"},  # what its hooks are given
     "chat_hooks": set(),
     "think": {"agent", "chat_hooks"},
-    "extensions": set(),
     "webhooks": {"server"},  # given the parts of an app, where a class has messengers
     "mcp_server": {"server"},  # given the parts of an app; app imports it when `mcp` is asked for
     "app": {"agent", "think", "server", "mcp_server", "webhooks"},

@@ -33,6 +33,7 @@ AWAITED = {
     "devtools.inspector": "awaited when the socket ends",
     "door.admission": "the caller awaits the admission; `_run` tells of everything that breaks a turn off",
     "door.concurrency": "a timer, cancelled in the same function",
+    "extensions.dispatching": "`background` of the agent; what an extension raises is logged there",
     "file_tools.bash": "the script awaits what is shown of it; what showing raises is logged there",
     "fibers.fibers": "`_ended` logs and tells",
     "fibers.recovery": "awaited by whoever scans; a handler that is late goes to `background`",

@@ -46,6 +46,24 @@ asyncio.run(main())
 """
 
 
+# Many reads.
+
+
+async def test_whoever_reads_page_after_page_lets_others_have_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_sqlite(tmp_path / "agents.db", SCHEMA)
+    await store.apply(put("one"))
+    turns: list[int] = []
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    await store.fetch(COUNT)
+    assert turns == []  # a read that is quick is made where it is asked for
+    monkeypatch.setattr("everthink.sqlite.reader._TURN", 0.0)
+    await store.fetch(COUNT)
+    assert turns == [1]
+    await store.close()
+
+
 # No space left.
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from everthink.clock import Clock, SystemClock
 from everthink.errors import WorkspaceError
+from everthink.object_contents import ObjectContents
 from everthink.postgres import open_postgres
 from everthink.runtime.schema import MIGRATIONS
 from everthink.sqlite import open_sqlite
@@ -24,7 +25,6 @@ from everthink.workspace import (
     Remove,
     WorkspaceLimits,
 )
-from everthink.workspace.objects import ObjectContents
 from everthink.workspace.stored import StoredFiles
 
 pytestmark = pytest.mark.anyio

@@ -242,6 +242,18 @@ async def test_old_changes_and_their_bytes_are_forgotten(at: Desk) -> None:
         await files.restore(6)
 
 
+async def test_a_long_log_is_forgotten_in_pieces(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("everthink.workspace.stored._AT_ONCE", 3)
+    files = at.workspace(Workspace(limits=WorkspaceLimits(history=2)))
+    for n in range(12):
+        await at.clock.advance(1)
+        await files.write_file("/a", f"version {n}")
+    await files.sweep()
+    assert [change.seq for change in await files.changes()] == [11, 12]
+    await files.sweep()
+    assert [change.seq for change in await files.changes()] == [11, 12]
+
+
 async def test_changes_are_forgotten_after_days_and_the_last_one_never(at: Desk) -> None:
     files = at.workspace()
     await files.write_file("/a", "one")

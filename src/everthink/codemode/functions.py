@@ -53,14 +53,21 @@ class Function:
         """The input of a call: arguments by place and by name, or one object."""
         schema = self.tool.input_schema
         names = list(cast("dict[str, Any]", schema.get("properties", {})))
-        if len(args) == 1 and not kwargs and isinstance(args[0], dict) and not self._takes_object(names):
-            return dict(cast("dict[str, Any]", args[0]))
+        if len(args) == 1 and not kwargs and isinstance(args[0], dict):
+            whole = cast("dict[str, Any]", args[0])
+            if not self._takes_object(names) or self._is_input(whole, names):
+                return dict(whole)
         if len(args) > len(names):
             raise HostRefused(f"{self.full_name}() takes {len(names)} arguments, and not {len(args)}.")
         given = dict(zip(names, args, strict=False))
         if twice := given.keys() & kwargs.keys():
             raise HostRefused(f"{self.full_name}() was given {', '.join(sorted(twice))} twice.")
         return given | dict(kwargs)
+
+    def _is_input(self, given: Mapping[str, Any], names: Sequence[str]) -> bool:
+        """True when an object names all parameters, and is not just what the first of them takes."""
+        required = cast("list[str]", self.tool.input_schema.get("required") or ())
+        return bool(given) and {*required} <= given.keys() <= {*names}
 
     def _takes_object(self, names: list[str]) -> bool:
         if not names:

@@ -11,57 +11,63 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import ToolError, WorkspaceError
+from ..errors import ToolError
 from ..file_tools.place import Place
-from ..messages import decode_json
-from ..tools.context import ToolContext
-from ..tools.json_input import JsonInput
 from ..tools.tool import Tool
+from ..workspace.paths import normal
 from ..workspace.port import Entry
-from .values import binary, data_of
+from .state_archives import archive_tools
+from .state_edits import edit_tools, json_of
+from .state_looking import looking_tools
+from .state_parts import ANY, FLAG, PATH, TEXT, bytes_at, bytes_of, read_tool, text_at, write_tool
+from .values import binary
 
 __all__ = ["state_tools"]
-
-Body = Callable[[Any, dict[str, Any]], Awaitable[Any]]
-_PATH: Mapping[str, Any] = {"type": "string"}
-_TEXT: Mapping[str, Any] = {"type": "string"}
-_FLAG: Mapping[str, Any] = {"type": "boolean"}
-_NUMBER: Mapping[str, Any] = {"type": "integer", "minimum": 0}
-_ANY: Mapping[str, Any] = {}
 
 
 @functools.lru_cache(maxsize=2)
 def state_tools(*, is_once: bool) -> Mapping[str, Tool]:
     """The functions by full name. `is_once`: a write that a crash cut off has certainly not happened."""
     place = Place(is_once=is_once)
-    made = {**_reading(place), **_writing(place), **_files(place)}
-    return MappingProxyType(made)
+    looking, edits = {**_reading(place), **looking_tools(place)}, {**_writing(place), **edit_tools(place)}
+    return MappingProxyType({**looking, **edits, **archive_tools(place), **_files(place)})
 
 
 def _reading(place: Place) -> dict[str, Tool]:
     async def read_file(files: Any, given: dict[str, Any]) -> Any:
-        return _found(given["path"], await files.read_file(given["path"]))
+        return await text_at(files, given["path"])
 
     async def read_file_bytes(files: Any, given: dict[str, Any]) -> Any:
-        return binary(_found(given["path"], await files.read_file_bytes(given["path"])))
+        return binary(await bytes_at(files, given["path"]))
 
     async def read_json(files: Any, given: dict[str, Any]) -> Any:
-        text = _found(given["path"], await files.read_file(given["path"]))
-        try:
-            return decode_json(text)
-        except ValueError as error:
-            raise ToolError(f"{given['path']} is no JSON: {error}") from error
+        return json_of(given["path"], await text_at(files, given["path"]))
 
     async def exists(files: Any, given: dict[str, Any]) -> bool:
         return await files.exists(given["path"])
 
     async def stat(files: Any, given: dict[str, Any]) -> Any:
         return _as_stat(await files.stat(given["path"]))
+
+    async def lstat(files: Any, given: dict[str, Any]) -> Any:
+        return _as_stat(await files.lstat(given["path"]))
+
+    async def readlink(files: Any, given: dict[str, Any]) -> str:
+        return await files.readlink(given["path"])
+
+    async def realpath(files: Any, given: dict[str, Any]) -> str:
+        entry = await files.stat(given["path"])
+        if entry is None:
+            raise ToolError(f"ENOENT: There is no {given['path']}.")
+        return entry.path
+
+    async def resolve_path(files: Any, given: dict[str, Any]) -> str:
+        base, path = given["base"], given["path"]
+        return normal(path if path.startswith("/") else f"{base}/{path}")
 
     async def readdir(files: Any, given: dict[str, Any]) -> list[str]:
         return [entry.name for entry in await _listed(files, given.get("path", "/"))]
@@ -74,27 +80,6 @@ def _reading(place: Place) -> dict[str, Tool]:
     async def glob(files: Any, given: dict[str, Any]) -> list[str]:
         return [entry.path for entry in await files.glob(given["pattern"])]
 
-    async def search_files(files: Any, given: dict[str, Any]) -> Any:
-        hits = await files.grep(
-            given["query"],
-            given.get("path", "/"),
-            include=given.get("pattern"),
-            fixed=not given.get("regex", False),
-            ignore_case=not given.get("case_sensitive", True),
-            context=given.get("context", 0),
-            limit=given.get("max_matches", 200),
-        )
-        return [
-            {
-                "path": one.path,
-                "line": one.line,
-                "lineText": one.text,
-                "beforeLines": list(one.before),
-                "afterLines": list(one.after),
-            }
-            for one in hits.found
-        ]
-
     async def diff(files: Any, given: dict[str, Any]) -> str:
         return await files.diff(given["path_a"], given["path_b"])
 
@@ -102,40 +87,42 @@ def _reading(place: Place) -> dict[str, Tool]:
         return await files.diff_content(given["path"], given["new_content"])
 
     async def hash_file(files: Any, given: dict[str, Any]) -> str:
-        data = _found(given["path"], await files.read_file_bytes(given["path"]))
+        data = await bytes_at(files, given["path"])
         return hashlib.new(given.get("algorithm", "sha256"), data, usedforsecurity=False).hexdigest()
 
     kinds = {"type": "string", "enum": ["md5", "sha1", "sha256"]}
-    looking = {"pattern": _TEXT, "path": _PATH, "regex": _FLAG, "case_sensitive": _FLAG, "context": _NUMBER}
     return {
-        "state.read_file": _read(place, read_file, "The text of a file.", {"path": _PATH}),
-        "state.read_file_bytes": _read(place, read_file_bytes, "The bytes of a file.", {"path": _PATH}),
-        "state.read_json": _read(place, read_json, "What a JSON file holds.", {"path": _PATH}),
-        "state.exists": _read(place, exists, "True when there is something at a path.", {"path": _PATH}),
-        "state.stat": _read(
-            place, stat, "{type, size, mtime} of what is at a path; None when nothing is.", {"path": _PATH}
+        "state.read_file": read_tool(place, read_file, "The text of a file.", {"path": PATH}),
+        "state.read_file_bytes": read_tool(place, read_file_bytes, "The bytes of a file.", {"path": PATH}),
+        "state.read_json": read_tool(place, read_json, "What a JSON file holds.", {"path": PATH}),
+        "state.exists": read_tool(place, exists, "True when there is something at a path.", {"path": PATH}),
+        "state.stat": read_tool(
+            place, stat, "{type, size, mtime} of what is at a path; None when nothing is.", {"path": PATH}
         ),
-        "state.readdir": _read(place, readdir, "The names in a folder.", {}, {"path": _PATH}),
-        "state.readdir_with_file_types": _read(
-            place, readdir_with_file_types, "{name, type} of all in a folder.", {}, {"path": _PATH}
+        "state.lstat": read_tool(place, lstat, "The same of a link itself.", {"path": PATH}),
+        "state.readlink": read_tool(place, readlink, "Where a link leads, as written.", {"path": PATH}),
+        "state.realpath": read_tool(
+            place, realpath, "The path of what is there, with the link followed.", {"path": PATH}
         ),
-        "state.glob": _read(place, glob, "The paths that fit a pattern: **/*.md", {"pattern": _TEXT}),
-        "state.search_files": _read(
-            place,
-            search_files,
-            "Lines that hold a text, as {path, line, lineText}. pattern: of the files' names.",
-            {"query": _TEXT},
-            {**looking, "max_matches": _NUMBER},
+        "state.resolve_path": read_tool(
+            place, resolve_path, "A path as seen from a folder.", {"base": PATH, "path": PATH}
         ),
-        "state.diff": _read(place, diff, "The difference of two files.", {"path_a": _PATH, "path_b": _PATH}),
-        "state.diff_content": _read(
+        "state.readdir": read_tool(place, readdir, "The names in a folder.", {}, {"path": PATH}),
+        "state.readdir_with_file_types": read_tool(
+            place, readdir_with_file_types, "{name, type} of all in a folder.", {}, {"path": PATH}
+        ),
+        "state.glob": read_tool(place, glob, "The paths that fit a pattern: **/*.md", {"pattern": TEXT}),
+        "state.diff": read_tool(
+            place, diff, "The difference of two files.", {"path_a": PATH, "path_b": PATH}
+        ),
+        "state.diff_content": read_tool(
             place,
             diff_content,
             "The difference of a file to a new text.",
-            {"path": _PATH, "new_content": _TEXT},
+            {"path": PATH, "new_content": TEXT},
         ),
-        "state.hash_file": _read(
-            place, hash_file, "The hash of a file, in hexadecimal.", {"path": _PATH}, {"algorithm": kinds}
+        "state.hash_file": read_tool(
+            place, hash_file, "The hash of a file, in hexadecimal.", {"path": PATH}, {"algorithm": kinds}
         ),
     }
 
@@ -145,14 +132,10 @@ def _writing(place: Place) -> dict[str, Tool]:
         await files.write_file(given["path"], given["content"])
 
     async def write_file_bytes(files: Any, given: dict[str, Any]) -> None:
-        await files.write_file_bytes(given["path"], _bytes(given["content"]))
+        await files.write_file_bytes(given["path"], bytes_of(given["content"]))
 
     async def append_file(files: Any, given: dict[str, Any]) -> None:
         await files.append_file(given["path"], given["content"])
-
-    async def write_json(files: Any, given: dict[str, Any]) -> None:
-        text = json.dumps(given["value"], ensure_ascii=False, indent=given.get("spaces", 2))
-        await files.write_file(given["path"], f"{text}\n")
 
     async def mkdir(files: Any, given: dict[str, Any]) -> None:
         await files.mkdir(given["path"], recursive=given.get("recursive", False))
@@ -167,57 +150,46 @@ def _writing(place: Place) -> dict[str, Tool]:
     async def mv(files: Any, given: dict[str, Any]) -> None:
         await files.mv(given["source"], given["destination"])
 
+    async def remove_tree(files: Any, given: dict[str, Any]) -> None:
+        await files.rm(given["path"], recursive=True)
+
+    async def copy_tree(files: Any, given: dict[str, Any]) -> None:
+        await files.cp(given["source"], given["destination"], recursive=True)
+
+    async def move_tree(files: Any, given: dict[str, Any]) -> None:
+        await files.mv(given["source"], given["destination"])
+
     async def symlink(files: Any, given: dict[str, Any]) -> None:
         await files.symlink(given["target"], given["link_path"])
 
-    two = {"source": _PATH, "destination": _PATH}
-    content = {"path": _PATH, "content": _TEXT}
+    two = {"source": PATH, "destination": PATH}
+    content = {"path": PATH, "content": TEXT}
     return {
-        "state.write_file": _write(place, write_file, "Write a text to a file.", content),
-        "state.write_file_bytes": _write(
-            place, write_file_bytes, "Write bytes to a file.", {"path": _PATH, "content": _ANY}
+        "state.write_file": write_tool(place, write_file, "Write a text to a file.", content),
+        "state.write_file_bytes": write_tool(
+            place, write_file_bytes, "Write bytes to a file.", {"path": PATH, "content": ANY}
         ),
-        "state.append_file": _write(place, append_file, "Add a text to the end of a file.", content),
-        "state.write_json": _write(
-            place, write_json, "Write a value as JSON.", {"path": _PATH, "value": _ANY}, {"spaces": _NUMBER}
+        "state.append_file": write_tool(place, append_file, "Add a text to the end of a file.", content),
+        "state.mkdir": write_tool(place, mkdir, "Make a folder.", {"path": PATH}, {"recursive": FLAG}),
+        "state.rm": write_tool(
+            place, rm, "Remove a file or folder.", {"path": PATH}, {"recursive": FLAG, "force": FLAG}
         ),
-        "state.replace_in_file": _replacing(place),
-        "state.mkdir": _write(place, mkdir, "Make a folder.", {"path": _PATH}, {"recursive": _FLAG}),
-        "state.rm": _write(
-            place, rm, "Remove a file or folder.", {"path": _PATH}, {"recursive": _FLAG, "force": _FLAG}
+        "state.cp": write_tool(place, cp, "Copy a file or folder.", two, {"recursive": FLAG}),
+        "state.mv": write_tool(place, mv, "Move a file or folder.", two),
+        "state.remove_tree": write_tool(
+            place, remove_tree, "Remove a folder with all in it.", {"path": PATH}
         ),
-        "state.cp": _write(place, cp, "Copy a file or folder.", two, {"recursive": _FLAG}),
-        "state.mv": _write(place, mv, "Move a file or folder.", two),
-        "state.symlink": _write(place, symlink, "Make a link.", {"target": _PATH, "link_path": _PATH}),
+        "state.copy_tree": write_tool(place, copy_tree, "Copy a folder with all in it.", two),
+        "state.move_tree": write_tool(place, move_tree, "Move a folder with all in it.", two),
+        "state.symlink": write_tool(place, symlink, "Make a link.", {"target": PATH, "link_path": PATH}),
     }
-
-
-def _replacing(place: Place) -> Tool:
-    async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
-        path, search, to = given["path"], given["search"], given["replacement"]
-        if not search:
-            raise ToolError("There is nothing to search for.")
-        try:
-            text = _found(path, await place.of(ctx).read_file(path))
-            count = text.count(search)
-            told = {"replaced": count}
-            if count:
-                await place.concluding(ctx, lambda: told).write_file(path, text.replace(search, to))
-            return told
-        except WorkspaceError as error:
-            raise _shown(error) from error
-
-    wanted = {"path": _PATH, "search": _TEXT, "replacement": _TEXT}
-    return _made(
-        "replace_in_file", "Replace a text in a file wherever it is; {replaced}.", body, wanted, {}, place
-    )
 
 
 def _files(place: Place) -> dict[str, Tool]:
     """What `open()` and `Path` come to."""
 
     async def read(files: Any, given: dict[str, Any]) -> Any:
-        data: bytes = _found(given["path"], await files.read_file_bytes(given["path"]))
+        data: bytes = await bytes_at(files, given["path"])
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -230,11 +202,11 @@ def _files(place: Place) -> dict[str, Tool]:
         return [entry.name for entry in await _listed(files, given["path"])]
 
     async def write(files: Any, given: dict[str, Any]) -> None:
-        await files.write_file_bytes(given["path"], _bytes(given["content"]))
+        await files.write_file_bytes(given["path"], bytes_of(given["content"]))
 
     async def append(files: Any, given: dict[str, Any]) -> None:
         before: bytes = await files.read_file_bytes(given["path"]) or b""
-        await files.write_file_bytes(given["path"], before + _bytes(given["content"]))
+        await files.write_file_bytes(given["path"], before + bytes_of(given["content"]))
 
     async def mkdir(files: Any, given: dict[str, Any]) -> None:
         await files.mkdir(given["path"], recursive=True)
@@ -245,74 +217,17 @@ def _files(place: Place) -> dict[str, Tool]:
     async def rename(files: Any, given: dict[str, Any]) -> None:
         await files.mv(given["path"], given["to"])
 
-    path, content = {"path": _PATH}, {"path": _PATH, "content": _ANY}
+    path, content = {"path": PATH}, {"path": PATH, "content": ANY}
     return {
-        "files.read": _read(place, read, "open() reads.", path),
-        "files.stat": _read(place, stat, "Path looks.", path),
-        "files.list": _read(place, names, "Path lists.", path),
-        "files.write": _write(place, write, "open() writes.", content),
-        "files.append": _write(place, append, "open() writes on.", content),
-        "files.mkdir": _write(place, mkdir, "Path makes a folder.", path),
-        "files.remove": _write(place, remove, "Path removes.", path),
-        "files.rename": _write(place, rename, "Path moves.", {"path": _PATH, "to": _PATH}),
+        "files.read": read_tool(place, read, "open() reads.", path),
+        "files.stat": read_tool(place, stat, "Path looks.", path),
+        "files.list": read_tool(place, names, "Path lists.", path),
+        "files.write": write_tool(place, write, "open() writes.", content),
+        "files.append": write_tool(place, append, "open() writes on.", content),
+        "files.mkdir": write_tool(place, mkdir, "Path makes a folder.", path),
+        "files.remove": write_tool(place, remove, "Path removes.", path),
+        "files.rename": write_tool(place, rename, "Path moves.", {"path": PATH, "to": PATH}),
     }
-
-
-def _read(
-    place: Place,
-    read: Body,
-    description: str,
-    required: Mapping[str, Any],
-    optional: Mapping[str, Any] | None = None,
-) -> Tool:
-    async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
-        try:
-            return await read(place.of(ctx), given)
-        except WorkspaceError as error:
-            raise _shown(error) from error
-
-    return _made(read.__name__, description, body, required, optional or {}, None)
-
-
-def _write(
-    place: Place,
-    write: Body,
-    description: str,
-    required: Mapping[str, Any],
-    optional: Mapping[str, Any] | None = None,
-) -> Tool:
-    async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
-        try:
-            return await write(place.concluding(ctx, lambda: None), given)
-        except WorkspaceError as error:
-            raise _shown(error) from error
-
-    return _made(write.__name__, description, body, required, optional or {}, place)
-
-
-def _made(
-    name: str,
-    description: str,
-    body: Callable[..., Any],
-    required: Mapping[str, Any],
-    optional: Mapping[str, Any],
-    place: Place | None,
-) -> Tool:
-    """A function; with a place, one that writes there."""
-    return Tool(
-        f"state_{name}",
-        description,
-        JsonInput(
-            {
-                "type": "object",
-                "properties": {**required, **optional},
-                "required": list(required),
-                "additionalProperties": False,
-            }
-        ),
-        body,
-        on_interrupt="rerun" if place is None or place.is_once else "report",
-    )
 
 
 async def _listed(files: Any, path: str) -> list[Entry]:
@@ -322,24 +237,7 @@ async def _listed(files: Any, path: str) -> list[Entry]:
     return await files.read_dir(path, limit=10_000)
 
 
-def _found(path: str, value: Any) -> Any:
-    if value is None:
-        raise ToolError(f"ENOENT: There is no file {path}.")
-    return value
-
-
 def _as_stat(entry: Entry | None) -> dict[str, Any] | None:
     if entry is None:
         return None
     return {"type": entry.kind, "size": entry.size, "mtime": int(entry.modified_at.timestamp() * 1000)}
-
-
-def _bytes(value: Any) -> bytes:
-    data = data_of(value)
-    if data is None:
-        raise ToolError("content is neither text nor bytes.")
-    return data
-
-
-def _shown(error: WorkspaceError) -> ToolError:
-    return ToolError(f"{error.code}: {error}")

@@ -9,6 +9,7 @@ before. How it ended, the ledger and the chunk that shows it are one commit.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import functools
 import importlib.util
 import inspect
@@ -163,6 +164,37 @@ _NEXT: Mapping[str, str] = {
 }
 _NAMES: Mapping[str, str] = {"python": "Python", "javascript": "JavaScript"}
 _OWN_MODULES = ("tools", "state", "files", "codemode")
+_OF_LANGUAGES = frozenset(dir(builtins)) | {
+    *("asyncio", "base64", "collections", "dataclasses", "datetime", "functools", "hashlib", "itertools"),
+    *("json", "math", "os", "pathlib", "random", "re", "sys", "time", "typing"),
+    *(
+        "Array",
+        "ArrayBuffer",
+        "BigInt",
+        "Boolean",
+        "DataView",
+        "Date",
+        "Error",
+        "Function",
+        "Infinity",
+        "JSON",
+    ),
+    *("Map", "Math", "NaN", "Number", "Object", "Promise", "Proxy", "Reflect", "RegExp", "Set", "String"),
+    *("Symbol", "TextDecoder", "TextEncoder", "Uint8Array", "args", "atob", "btoa", "clearTimeout"),
+    *(
+        "console",
+        "context",
+        "crypto",
+        "env",
+        "files",
+        "globalThis",
+        "performance",
+        "process",
+        "queueMicrotask",
+    ),
+    *("setInterval", "setTimeout", "stdin", "structuredClone", "undefined"),
+}
+"""What is something else in Python or in JavaScript."""
 
 
 def _checked(modules: Mapping[str, Mapping[str, Tool]]) -> Mapping[str, Mapping[str, Tool]]:
@@ -177,6 +209,11 @@ def _checked(modules: Mapping[str, Mapping[str, Tool]]) -> Mapping[str, Mapping[
             raise ToolDefinitionError(
                 f"create_execute_tool(modules=…): the module {module!r} is there already.",
                 next_step="Give yours another name.",
+            )
+        if module in _OF_LANGUAGES:
+            raise ToolDefinitionError(
+                f"create_execute_tool(modules=…): {module!r} is something else in the language.",
+                next_step="Give the module another name.",
             )
     return {module: dict(tools) for module, tools in modules.items()}
 
@@ -236,6 +273,8 @@ async def _body(options: _Options, name: str, given: dict[str, Any], ctx: ToolCo
         if is_superseded(error):
             raise  # another process goes on with it
         await run.give_up()  # whatever failed is told as of any tool; nobody runs this code again
+        if isinstance(error, ToolDefinitionError):  # names of tools that came from elsewhere, too
+            raise ToolError(str(error)) from error
         raise
 
 

@@ -103,7 +103,7 @@ class BoundBlock:
 
     # --- writing
 
-    async def write(self, content: str, *, is_added: bool) -> ContextBlock:
+    async def write(self, content: str, *, is_added: bool, is_owner: bool = False) -> ContextBlock:
         """Replace the content, or add to its end on a line of its own."""
         if self.is_keyed:
             raise ContextRefused(
@@ -111,7 +111,7 @@ class BoundBlock:
                 kept="Nothing was written.",
                 next_step="Write one entry under its key instead.",
             )
-        self._check(content)
+        self._check(content, is_owner=is_owner)
         return await self._whole(self._write(content, is_added=is_added))
 
     async def _write(self, content: str, *, is_added: bool) -> ContextBlock:
@@ -158,8 +158,8 @@ class BoundBlock:
             self._is_doubtful = True
             raise
 
-    def _check(self, content: Any) -> None:
-        if not self.abilities.can_set:
+    def _check(self, content: Any, *, is_owner: bool = False) -> None:
+        if not self.abilities.can_set and not (is_owner and callable(getattr(self._provider, "set", None))):
             raise ContextRefused(
                 f"The context block {self.label!r} is readonly.",
                 kept="Nothing was written.",

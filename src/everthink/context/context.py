@@ -53,6 +53,9 @@ class Context:
         """Why and when (ms) this process last rebuilt the prompt."""
         self.rendered_at: int | None = None
         """When (ms) this process first made the prompt because none was kept."""
+        self.is_beside = False
+        """True when nobody but extensions has declared blocks: they stand behind the agent's own prompt, and
+        not in its place."""
         self.loaded: set[str] = set()
         """The documents that the conversation holds, as `label:key`."""
 
@@ -152,6 +155,10 @@ class Context:
 
     # --- reading
 
+    def has(self, label: str) -> bool:
+        """True when a block of this label was declared."""
+        return label in self._slots
+
     def get_block(self, label: str) -> ContextBlock | None:
         """A block as it is in memory; `None` when there is none or it has not been read yet."""
         slot = self._slots.get(label)
@@ -209,12 +216,13 @@ class Context:
 
     # --- writing
 
-    async def replace(self, label: str, content: str) -> ContextBlock:
-        """Write a block anew. The prompt shows it after a refresh."""
+    async def replace(self, label: str, content: str, *, is_owner: bool = False) -> ContextBlock:
+        """Write a block anew. The prompt shows it after a refresh. Whoever owns it writes it also when it is
+        none that the model may write."""
         slot = self._slots.get(label)
         if slot is None:
             raise self._unknown(label, "was not found")
-        return await slot.write(content, is_added=False)
+        return await slot.write(content, is_added=False, is_owner=is_owner)
 
     async def append(self, label: str, content: str) -> ContextBlock:
         """Add to the end of a block, on a line of its own. The prompt shows it after a refresh."""

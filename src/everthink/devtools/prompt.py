@@ -22,6 +22,7 @@ from ..context.context import Context
 from ..errors import ContextUnavailable
 from ..masking import masked
 from ..models.tokens import estimate_tokens
+from ..prompt.wording import with_blocks
 from ..runtime.chat import Chat
 from ..turn.assemble import offered, prompt_with
 
@@ -47,7 +48,8 @@ async def explained(chat: Chat) -> Json:
     blocks = session.get_context_blocks()
     late = behind(made, blocks) if made else []
     own, own_trouble = await _asked(chat, "get_system_prompt")
-    base = made or (own if isinstance(own, str) else "")
+    of_agent = own if isinstance(own, str) else ""
+    base = with_blocks(of_agent, made) if context.is_beside else made or of_agent
     whole, tools_trouble = await _with_tools(chat, base)
     added = whole.removeprefix(base.rstrip()).strip() if whole.startswith(base.rstrip()) else ""
     pieces = [
@@ -60,12 +62,12 @@ async def explained(chat: Chat) -> Json:
         _piece(
             "get_system_prompt",
             own if isinstance(own, str) else "",
-            not made and trouble is None,
-            [own_trouble or _why_own(has_blocks=bool(made or trouble))],
+            (not made or context.is_beside) and trouble is None,
+            [own_trouble or _why_own(context, has_blocks=bool(made or trouble))],
         ),
         _piece("capabilities", added, bool(added), [_why_added(chat, added, tools_trouble)]),
     ]
-    if chat.host.hooks.overrides("before_turn"):
+    if chat.host.hooks.hears("before_turn"):
         pieces.append(
             _piece("before_turn", "", True, ["before_turn() runs last and may change all of this."])
         )
@@ -158,7 +160,9 @@ def _why_blocks(
     return lines
 
 
-def _why_own(*, has_blocks: bool) -> str:
+def _why_own(context: Context, *, has_blocks: bool) -> str:
+    if has_blocks and context.is_beside:
+        return "Used as it is; the blocks of extensions stand behind it."
     if has_blocks:
         return "Not used: a session with blocks writes the prompt from them alone."
     return "Used as it is, because no block has anything to show."

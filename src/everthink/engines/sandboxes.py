@@ -2,6 +2,7 @@
 
 Directory --> Sandboxes --bash()--> the `bash` tool of every agent
                         --of(language)--> code that calls tools
+                        --extensions(language)--> extensions
                         --machine()-----> scripts of skills
 """
 
@@ -42,6 +43,7 @@ class Sandboxes:
     def __init__(self) -> None:
         self._bash: BashSandbox | None = None
         self._others: dict[str, Sandbox] = {}
+        self._extensions: dict[str, Sandbox] = {}
         self._machines: dict[str | None, MachineSandbox] = {}
 
     def bash(self) -> BashSandbox:
@@ -59,6 +61,16 @@ class Sandboxes:
             self._others[language] = getattr(import_module(module, __package__), name)()
         return self._others[language]
 
+    def extensions(self, language: str) -> Sandbox:
+        """Where extensions run that are in a language: children of their own, which keep what was loaded."""
+        if language == "python":
+            return self.of("python")
+        if "javascript" not in self._extensions:
+            from ..sandbox.javascript import JavaScriptSandbox
+
+            self._extensions["javascript"] = JavaScriptSandbox(most=6, jobs_each=20_000, idle_after=300.0)
+        return self._extensions["javascript"]
+
     async def machine(self, python: str | None = None) -> MachineSandbox:
         """Where real processes run, with a Python: the strongest machine that this computer has. Raises
         `CannotSpawn` where there is none, which is looked at again the next time."""
@@ -75,7 +87,11 @@ class Sandboxes:
         bash, self._bash = self._bash, None
         if bash is not None:
             await bash.aclose()
-        others: list[Sandbox] = [*self._others.values(), *self._machines.values()]
-        self._others, self._machines = {}, {}
+        others: list[Sandbox] = [
+            *self._others.values(),
+            *self._extensions.values(),
+            *self._machines.values(),
+        ]
+        self._others, self._extensions, self._machines = {}, {}, {}
         for sandbox in others:
             await sandbox.aclose()

@@ -18,6 +18,7 @@ from ..models.port import Model
 from ..settings import as_settings, check_returned, setting, shown
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
+from .listeners import Listeners
 from .values import (
     ChatErrorContext,
     ChatResponse,
@@ -41,12 +42,14 @@ log = logging.getLogger("everthink.hooks")
 class HookRunner:
     """The hooks and settings of one agent. `base` is the class whose methods nobody wrote."""
 
-    __slots__ = ("_base", "_name", "agent", "cls")
+    __slots__ = ("_base", "_name", "agent", "cls", "listeners")
 
     def __init__(self, agent: Any, base: type, name: str) -> None:
         self.agent: Any = agent
         self.cls: type[Any] = type(agent)
         self._base, self._name = base, name
+        self.listeners: Listeners | None = None
+        """Who else hears the hooks of a turn, after the agent itself."""
 
     def setting(self, name: str) -> Any:
         """What a setting of the agent is now. Raises `InvalidSettings` when it may not be that."""
@@ -57,6 +60,10 @@ class HookRunner:
         # Asked anew each time: a hook may be assigned to a live agent.
         written = getattr(self.agent, hook)
         return getattr(written, "__func__", written) is not getattr(self._base, hook)
+
+    def hears(self, hook: str) -> bool:
+        """True when anybody hears that hook: the developer wrote it, or an extension is loaded that does."""
+        return self.overrides(hook) or (self.listeners is not None and self.listeners.hears(hook))
 
     def sets(self, name: str) -> bool:
         """True when the developer's class has a value of its own for a setting."""
@@ -111,6 +118,14 @@ class HookRunner:
         """Its messengers, as they are written."""
         return await call_hook(self.agent.get_messengers)
 
+    async def get_extensions(self) -> Any:
+        """The extensions that it declares, as they are written."""
+        return await call_hook(self.agent.get_extensions)
+
+    async def extension_policy(self, asked: Any) -> Any:
+        """Which rights an extension gets that a model wants to load, as it was written."""
+        return await call_hook(self.agent.extension_policy, asked)
+
     async def configure_session(self, session: Any) -> Any:
         """What the developer makes of a session."""
         return await call_hook(self.agent.configure_session, session)
@@ -128,7 +143,8 @@ class HookRunner:
     async def before_turn(self, context: TurnContext) -> TurnConfig | None:
         """What is to change in a turn."""
         answer = await call_hook(self.agent.before_turn, context)
-        return None if answer is None else as_settings(TurnConfig, answer, "What before_turn returned")
+        config = None if answer is None else as_settings(TurnConfig, answer, "What before_turn returned")
+        return config if self.listeners is None else await self.listeners.before_turn(context, config)
 
     async def before_step(self, context: StepContext) -> StepConfig | None:
         """What is to change in a step."""
@@ -137,20 +153,30 @@ class HookRunner:
 
     async def on_chunk(self, context: ChunkContext) -> None:
         """Show a piece of the answer."""
-        await self._show("on_chunk", context)
+        if self.overrides("on_chunk"):
+            await self._show("on_chunk", context)
+        if self.listeners is not None:
+            self.listeners.on_chunk(context)
 
     async def before_tool_call(self, call: ToolCall) -> ToolDecision | None:
         """Whether a call may run, and with which input."""
-        return decision_of(await call_hook(self.agent.before_tool_call, call))
+        decision = decision_of(await call_hook(self.agent.before_tool_call, call))
+        if self.listeners is not None:
+            await self.listeners.before_tool_call(call, decision)
+        return decision
 
     async def after_tool_call(self, outcome: ToolOutcome) -> None:
         """Show what came of a call."""
         await self._show("after_tool_call", outcome)
+        if self.listeners is not None:
+            await self.listeners.after_tool_call(outcome)
 
     async def on_step_finish(self, step: StepResult) -> None:
         """Show a step that has ended."""
         if self.overrides("on_step_finish"):
             await self._show("on_step_finish", step)
+        if self.listeners is not None:
+            await self.listeners.on_step_finish(step)
 
     async def on_chat_response(self, response: ChatResponse) -> None:
         """Show a turn that has ended."""

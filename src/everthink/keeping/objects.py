@@ -15,11 +15,11 @@ from inspect import getattr_static
 from typing import Any
 
 from ..errors import AgentError
+from ..object_contents import LostObject, ObjectContents
 from ..own import OWN_WORKSPACE
 from ..store.port import Store
 from ..workspace import queries
 from ..workspace.contents import PART_BYTES
-from ..workspace.objects import LostObject, ObjectContents
 from ..workspace.workspace import Workspace
 
 __all__ = ["erase_objects", "objects_of", "pieces_of", "unknown_objects"]

@@ -258,33 +258,22 @@ class Courier:
             author = event.author
             if not may_answer(decode(Target, row.target), author, bot.definition.approvers):
                 return QUESTION.not_yours
-            row = await self._sent(row)
             return await self._decide(row, press.approved, label_of(author, None))
         return QUESTION.decided_before
-
-    async def _sent(self, row: DeliveryRow) -> DeliveryRow:
-        """A question as it stands once it is known where it is: people may press before the platform's yes
-        has come to us."""
-        if row.ref is not None or (lane := self._lanes.get(_lane(row))) is None:
-            return row
-        async with lane:
-            rows = await queries.of_turn(self._host.store, row.turn)
-        return next((known for known in rows if known.part == row.part), row)
 
     async def _decide(self, row: DeliveryRow, approved: bool, by: str | None) -> str | None:
         parts, now = self._parts, self._host.clock.now_ms()
         assert row.call_id is not None
         body = QUESTION.decided(approved=approved, by=by)
-        decided = row._replace(state="planned", body=body, attempts=0, not_before=None, updated_at=now)
         async with parts.continuations.lock:
             goes_on = not parts.answers.is_live(row.call_id)
-            more = [queries.changed(decided)]
+            more = [queries.decided(row, body, now=now)]
             if goes_on:
                 more.append(parts.continuations.save(None))
             if not await parts.answers.apply_approval(row.call_id, approved, more=more):
                 return QUESTION.decided_before
             parts.continuations.answered(auto_continue=goes_on, owner=None)
-        self._begin(decided, is_new=False)
+        self._begin(row._replace(body=body), is_new=False)
         return None
 
     async def _close_decided(self) -> None:
@@ -299,15 +288,12 @@ class Courier:
                 if holder
                 else None
             )
-            if part is None or part.get("state") == "approval-requested" or row.is_open:
+            if part is None or part.get("state") == "approval-requested":
                 continue
             approval: Any = part.get("approval") or {}
             body = QUESTION.decided(approved=approval.get("approved") is True, by=None)
-            decided = row._replace(
-                state="planned", body=body, attempts=0, not_before=None, updated_at=host.clock.now_ms()
-            )
-            await host.store.apply([queries.changed(decided)])
-            self._begin(decided, is_new=False)
+            await host.store.apply([queries.decided(row, body, now=host.clock.now_ms())])
+            self._begin(row._replace(body=body), is_new=False)
 
     async def continued(self, turn: Turn) -> list[Statement]:
         """What goes with the commit of a continuation: it is shown where the answer before it was."""
@@ -363,7 +349,10 @@ class Courier:
                     return
                 sender = self._sender(row, bot)
                 if row.body is not None:
-                    await sender.put(row, Draft(text=row.body))
+                    rows = await queries.of_turn(self._host.store, row.turn)
+                    fresh = next((one for one in rows if one.part == row.part), None)
+                    if fresh is not None and fresh.is_open:
+                        await sender.put(fresh, Draft(text=row.body))
                     return
                 following = self._followed[row.turn]
                 delivery = Delivery(
@@ -371,7 +360,7 @@ class Courier:
                 )
                 running.append(delivery)
                 await delivery.run()
-                self._has_questions = bool(await queries.open_questions(self._host.store))
+                await self._close_decided()
         finally:
             if row.body is None:
                 self._followed.pop(row.turn, None)

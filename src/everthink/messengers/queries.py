@@ -19,6 +19,7 @@ __all__ = [
     "State",
     "ThreadRow",
     "changed",
+    "decided",
     "is_known",
     "latest_of",
     "merged",
@@ -40,7 +41,7 @@ nobody knows what came of it. `sent`: it is there, and more of it may follow. `d
 QUESTIONS = 1000
 """From this part on rows are questions with buttons."""
 
-# Migration 25.
+# Migration 26.
 TABLES = (
     """CREATE TABLE deliveries (
         agent TEXT NOT NULL,
@@ -145,16 +146,19 @@ def planned(row: DeliveryRow) -> Statement:
 
 
 def changed(row: DeliveryRow) -> Statement:
-    """How a message stands now."""
+    """How a message stands now. A question that was decided while it was sent is to be edited."""
     return Statement(
-        "UPDATE deliveries SET target = ?, state = ?, ref = ?, shown = ?, body = ?, attempts = ?,"
-        " not_before = ?, error = ?, updated_at = ? WHERE agent = :agent AND turn = ? AND part = ?",
+        "UPDATE deliveries SET target = ?, state = CASE WHEN CAST(? AS TEXT) = 'done' AND body IS NOT NULL"
+        " AND CAST(? AS TEXT) IS NULL THEN 'planned' ELSE CAST(? AS TEXT) END, ref = ?, shown = ?,"
+        " attempts = ?, not_before = ?, error = ?, updated_at = ?"
+        " WHERE agent = :agent AND turn = ? AND part = ?",
         (
             row.target,
             row.state,
+            row.body,
+            row.state,
             row.ref,
             row.shown,
-            row.body,
             row.attempts,
             row.not_before,
             row.error,
@@ -171,6 +175,16 @@ def merged(turn: str, *, now: int) -> Statement:
         "UPDATE deliveries SET state = 'done', error = 'answered together with what followed', updated_at = ?"
         " WHERE agent = :agent AND turn = ? AND state = 'planned'",
         (now, turn),
+    )
+
+
+def decided(row: DeliveryRow, body: str, *, now: int) -> Statement:
+    """A question was decided: what it says from now on. One that is just being sent is edited afterwards."""
+    return Statement(
+        "UPDATE deliveries SET body = ?, attempts = 0, not_before = NULL, updated_at = ?,"
+        " state = CASE WHEN state IN ('done', 'failed') AND ref IS NOT NULL THEN 'planned' ELSE state END"
+        " WHERE agent = :agent AND turn = ? AND part = ?",
+        (body, now, row.turn, row.part),
     )
 
 

@@ -172,6 +172,7 @@ class _Run:
             "inputs": to_guest(inputs),
             "print_callback": self._printed,
             "cwd": self._job.cwd,
+            "skip_type_check": not self._job.check_types,
         }
         modules = sorted(_modules(self._job.names))
         if modules:
@@ -183,7 +184,8 @@ class _Run:
             found = blocking(error.display(), self._job.names)
             if found is not None:
                 return Outcome(status="failed", error=advised(found, self._job.names), exit_code=1)
-            said = await self._call(lambda: session.feed_start(source, skip_type_check=True, **given))
+            given["skip_type_check"] = True
+            said = await self._call(lambda: session.feed_start(source, **given))
             said = await self._answer_all(said)
         assert isinstance(said, MontyComplete)
         return Outcome(status="done", value=from_guest(said.output), exit_code=0)
@@ -211,7 +213,7 @@ class _Run:
                 "max_suspensions": 20 * limits.calls + 10_000,
                 "max_recursion_depth": 500,
             },
-            type_check=True,
+            type_check=job.check_types,
             type_check_stubs=BUILTINS + "\n".join(plain),
             type_check_format="concise",
             os_policy=policy,  # pyright: ignore[reportArgumentType]

@@ -16,6 +16,7 @@ __all__ = [
     "LEFT_OUT",
     "SENTINEL",
     "capabilities",
+    "with_blocks",
     "with_capabilities",
 ]
 
@@ -74,6 +75,11 @@ def capabilities(tools: Mapping[str, Tool]) -> str:
     lines += [f"- {origin.line}" for origin in named if origin.line and not origin.is_first]
     lines.append("- Do not claim a capability that is not listed or offered as a tool.")
     return "\n".join(lines)
+
+
+def with_blocks(system: str, blocks: str) -> str:
+    """The prompt of an agent with the blocks that its extensions bring along."""
+    return f"{system.rstrip()}\n\n{blocks}" if system and blocks else system or blocks
 
 
 def with_capabilities(system: str, lines: str | None) -> str:

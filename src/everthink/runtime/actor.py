@@ -222,7 +222,13 @@ class Actor:
         self.messaging: Messaging | None = None
         """What it has to do with messengers, for one that chats."""
         if issubclass(cls, base):
-            self.chat = Chat(parts, resolve_model=resolve_model, trials=trials, mcp=self.used_servers)
+            self.chat = Chat(
+                parts,
+                resolve_model=resolve_model,
+                trials=trials,
+                mcp=self.used_servers,
+                sandboxes=sandboxes,
+            )
             self.chat.host.below, self.chat.of_clear = self._below, self._note_clear
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
             self.messaging = Messaging(

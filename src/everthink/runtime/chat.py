@@ -30,7 +30,11 @@ from ..door.programmatic import Programmatic
 from ..door.requests import Requests
 from ..door.stopping import Stop
 from ..door.submissions import SKIPPED_TEXT, Submissions
+from ..engines.sandboxes import Sandboxes
 from ..errors import AgentError, InvalidTurn, SessionBusy, StoreError, WorkspaceError
+from ..extensions.queries import HAS_EXTENSIONS
+from ..extensions.wiring import AgentExtensions
+from ..extensions.wiring import Parts as ExtensionsParts
 from ..file_tools.bash import bash_of
 from ..file_tools.place import is_stored
 from ..file_tools.tools import tools_of_agents
@@ -123,6 +127,7 @@ class Chat:
         "continuations",
         "degradations",
         "door",
+        "extensions",
         "host",
         "of_clear",
         "programmatic",
@@ -140,6 +145,7 @@ class Chat:
         resolve_model: Callable[[Any], Awaitable[Model]],
         trials: Trials,
         mcp: Callable[[], McpServers | None],
+        sandboxes: Sandboxes,
     ) -> None:
         self._parts, self.trials, self._mcp = parts, trials, mcp
         self.of_clear: Callable[[], list[Statement]] = list
@@ -179,6 +185,18 @@ class Chat:
         self.continuations = Continuations(self.host, self.door, self.browser)
         self.programmatic = Programmatic(self.host, self.door, self.browser, self.answers, self.submissions)
         self.skills = AgentSkills(parts.hooks, parts.store, parts.save_value)
+        self.extensions = AgentExtensions(
+            ExtensionsParts(
+                store=parts.store,
+                hooks=parts.hooks,
+                now=parts.clock.now_ms,
+                save_value=parts.save_value,
+                background=parts.background,
+                engines=lambda: sandboxes,
+                live=lambda: getattr(self.host, "session", None),
+                add_message=self._add_text,
+            )
+        )
         self.cleaning = Cleaning(parts.store, parts.background)
         self._sweeping: Sweeping | None = None
         self.config: Any = None
@@ -211,6 +229,7 @@ class Chat:
         """Read the conversation. Before the agent's own start code, which may send turns already."""
         await self.door.load(kept.get(MARK, int))
         await self.attempt("skills", self.skills.start(kept.get(TRUSTED, dict[str, str])))
+        await self.extensions.start(HAS_EXTENSIONS in kept, self.attempt)
         self._adopt(await self.make_session(kept.get("session", str) or MAIN))
         self._warn_of_two_prompts()
         await self.attempt("transcript-hydration", self._hydrate())
@@ -494,7 +513,7 @@ class Chat:
         session.when_cleared = self._owes_sweep
         budget = host.hooks.setting("hydration_byte_budget")
         session.limit_hydration(budget if math.isfinite(budget) and budget > 0 else math.inf)
-        return self.skills.declare(await configured(host.hooks, session))
+        return self.extensions.declare(self.skills.declare(await configured(host.hooks, session)))
 
     def _adopt(self, session: Session) -> None:
         self.host.session = session
@@ -567,7 +586,8 @@ class Chat:
         hooks, cls = self.host.hooks, self.host.hooks.cls
         if not (hooks.overrides("get_system_prompt") or hooks.sets("system_prompt")):
             return
-        if self.host.session.has_context and cls not in _WARNED:
+        session = self.host.session
+        if session.has_context and not session.context.is_beside and cls not in _WARNED:
             _WARNED.add(cls)
             log.warning(
                 "%s has %s, and its system prompt is made of those alone: what system_prompt or"
@@ -608,6 +628,9 @@ class Chat:
             self.host.feed.publish(HistoryChanged())
         return tuple(plan.cut)
 
+    async def _add_text(self, text: str) -> None:
+        await self.add(text)
+
     def own_tools(self) -> Mapping[str, Tool]:
         """The `@tool` methods, bound to the agent."""
         if self._tools is None:
@@ -624,6 +647,7 @@ class Chat:
                 ToolSource("methods", self._methods),
                 ToolSource("workspace", self._workspace_tools),
                 ToolSource("mcp", self._mcp_tools, self._hidden_mcp_tools),
+                ToolSource("extensions", self.extensions.tools, self.extensions.hidden),
             )
         return self._sources
 

@@ -67,6 +67,8 @@ _KINDS = {
     "execution_calls": "execution_call",
     "deliveries": "delivery",
     "threads": "thread",
+    "extensions": "extension",
+    "extension_values": "extension_value",
 }
 _SECRET = {"mcp_servers": {"secrets"}}
 """Columns that let their reader in somewhere else. They are no words of anybody's, and no export has them."""
@@ -85,6 +87,8 @@ _JSON = {
     "segments": {"chunks"},
     "executions": {"outcome"},
     "execution_calls": {"input", "outcome"},
+    "extensions": {"manifest", "found"},
+    "extension_values": {"value"},
     "calls": {"input", "answer"},
     "fibers": {"snapshot", "metadata"},
     "milestones": {"said"},

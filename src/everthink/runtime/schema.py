@@ -9,6 +9,7 @@ from ..children import queries as children
 from ..cluster import queries as cluster
 from ..codemode import queries as codemode
 from ..context import queries as context
+from ..extensions import queries as extensions
 from ..fibers import queries as fibers
 from ..journal import queries as turn
 from ..mcp import queries as mcp
@@ -56,5 +57,6 @@ MIGRATIONS = (
     Migration(22, "attachments are files", attachments.MOVED["postgres"], only="postgres"),
     Migration(23, "one place for files", (*attachments.DROPPED, *runtime.SWEEPS)),
     Migration(24, "turns that begin anew", turn.STARTING_OVER),
-    Migration(25, "messengers", (*messengers.TABLES, *runtime.POLLS)),
+    Migration(25, "extensions", extensions.TABLES),
+    Migration(26, "messengers", (*messengers.TABLES, *runtime.POLLS)),
 )

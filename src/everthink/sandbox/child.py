@@ -126,6 +126,8 @@ class Child:
         """The last lines on its standard error."""
         self.held: dict[str, str] = {}
         self.jobs = 0
+        self.kept: set[str] = set()
+        """Under which names something may be kept in it."""
         self.is_idle = True
         """True when no job is in it, and it may get one."""
 

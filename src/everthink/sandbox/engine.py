@@ -56,7 +56,9 @@ class ChildSandbox(ABC):
         gone = ""
         for _ in range(CHILDREN):
             try:
-                async with self._pool.lent(self._memory(job)) as child:
+                async with self._pool.lent(self._memory(job), job.keep) as child:
+                    if job.keep is not None:
+                        child.kept.add(job.keep)
                     return await self._run(child, job, host).outcome()
             except CannotStart as error:
                 return Outcome(status="failed", error=f"{self.name} cannot run here. {error}")

@@ -8,6 +8,8 @@ compute and nothing else. Each job has a context of its own, which is gone after
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import os
 import re
@@ -18,6 +20,7 @@ from ..messages import encode_json
 from ..words import said as on_one_line
 from .checks import LONGEST_SOURCE, refusal
 from .child import Call, Child, Done, Gone
+from .contexts import MOST_KEPT
 from .engine import ChildSandbox
 from .port import Host, HostRefused, Isolation, Job, Language
 from .running import NO_MEMORY, OVER_LIMIT, TIMED_OUT, Ended, Run
@@ -28,6 +31,7 @@ _LANGUAGES: frozenset[Language] = frozenset({"javascript", "typescript"})
 _MODULE = re.compile(r"(?!/)(?!.*(?:^|/)\.\.?(?:/|$))[^\0\\]{1,1000}")
 _KEPT = "Nothing was run."
 _LONGEST_WORDS = 5_000
+_BYTES = "__bytes__"
 
 
 class JavaScriptSandbox(ChildSandbox):
@@ -54,7 +58,8 @@ class JavaScriptSandbox(ChildSandbox):
 
     def _memory(self, job: Job) -> int:
         """The engine keeps to its limit; texts are there once more on their way."""
-        return 2 * job.limits.memory + 3 * job.limits.tree_bytes
+        kept = 0 if job.keep is None else MOST_KEPT * job.limits.memory
+        return kept + 2 * job.limits.memory + 3 * job.limits.tree_bytes
 
     def _run(self, child: Child, job: Job, host: Host) -> Run:
         return JavaScriptRun(child, job, host)
@@ -81,6 +86,7 @@ class JavaScriptRun(Run):
             "modules": dict(job.modules),
             "input": job.input,
             "names": list(job.names),
+            "keep": job.keep,
             "now": job.now,
             "seed": job.seed,
         }
@@ -97,8 +103,8 @@ class JavaScriptRun(Run):
         return cast("list[Any]", args), {}
 
     def answer(self, value: Any) -> tuple[dict[str, Any], bytes]:
-        """JSON."""
-        return {}, encode_json(value)
+        """JSON, in which bytes have an envelope."""
+        return {}, encode_json(_packed(value))
 
     def ending(self, done: Done) -> Ended:
         """How it ended. A command that throws has come to its own end, with 1."""
@@ -123,12 +129,36 @@ class JavaScriptRun(Run):
 def _decoded(body: bytes) -> Any:
     """JSON of a guest. Half of a character that is written as two becomes a question mark."""
     try:
-        value = json.loads(body, parse_constant=_refused_constant)
+        value = json.loads(body, parse_constant=_refused_constant, object_hook=_opened)
         if b"\\ud" in body.lower():
-            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+            whole = json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
+            value = json.loads(whole, object_hook=_opened)
         return value
     except (ValueError, RecursionError):
         raise HostRefused("What goes to the host is nested too deep, or is no JSON.") from None
+
+
+def _packed(value: Any) -> Any:
+    """A value for a guest."""
+    match value:
+        case bytes():
+            return {_BYTES: base64.b64encode(value).decode()}
+        case dict():
+            return {key: _packed(one) for key, one in cast("dict[str, Any]", value).items()}
+        case list() | tuple():
+            return [_packed(one) for one in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def _opened(found: dict[str, Any]) -> Any:
+    """What is in an envelope."""
+    if set(found) != {_BYTES} or not isinstance(found[_BYTES], str):
+        return found
+    try:
+        return base64.b64decode(found[_BYTES], validate=True)
+    except binascii.Error:
+        return found
 
 
 def _refused_constant(name: str) -> None:
@@ -137,6 +167,8 @@ def _refused_constant(name: str) -> None:
 
 def _refusal(job: Job) -> str | None:
     limits = job.limits
+    if job.keep is not None and (job.style != "function" or job.now is not None or job.seed is not None):
+        return f"Only what was loaded of a function is kept, and with a clock that goes. {_KEPT}"
     for name in (job.path, *job.modules):
         if not _MODULE.fullmatch(name):
             return f"{on_one_line(name, 80)!r} cannot be the name of a module: it is a relative path. {_KEPT}"

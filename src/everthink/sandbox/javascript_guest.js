@@ -122,13 +122,15 @@ define('crypto', {
 // --- what is waited for: answers and timers
 
 const open = new Map();
-let timers = [], timerCount = 0, isWaiting = false, isLeft = true, onSettled = [];
+let timers = [], timerCount = 0, isWaiting = false, isLeft = true, onSettled = [], run = 0;
 
 // Whatever waits in a script waits for this: there is always one question open while it runs.
 function pump() {
   if (isWaiting || isLeft) return;
   isWaiting = true;
+  const mine = run; // what is left of an earlier one is not settled in this one
   next().then((happened) => {
+    if (mine !== run) return;
     isWaiting = false;
     try {
       if (happened === null) fire();
@@ -154,7 +156,7 @@ function leave(how, what) {
 function settle(number, words, json) {
   const { resolve, reject } = open.get(number);
   open.delete(number);
-  if (words === null) resolve(json === undefined ? undefined : parse(json));
+  if (words === null) resolve(json === undefined ? undefined : unpacked(json));
   else reject(new Error(words));
 }
 
@@ -194,11 +196,32 @@ define('setInterval', (run, wait, ...args) => startTimer(run, wait, args, true))
 define('setImmediate', (run, ...args) => startTimer(run, 0, args, false));
 for (const name of ['clearTimeout', 'clearInterval', 'clearImmediate']) define(name, stopTimer);
 
+// --- values on their way: JSON, and bytes in an envelope; of a view what it shows
+
+const BYTES = '__bytes__';
+let isEnveloped = false;
+for (const { prototype } of [Object.getPrototypeOf(Uint8Array), ArrayBuffer, DataView]) {
+  Object.defineProperty(prototype, 'toJSON', {
+    value() { return isEnveloped ? { [BYTES]: asked('base64', bytesOf(this)) } : { ...this }; },
+    writable: true, configurable: true,
+  });
+}
+function packed(value) {
+  isEnveloped = true;
+  try {
+    return stringify(value);
+  } finally {
+    isEnveloped = false;
+  }
+}
+const opened = (_, held) => (typeof held?.[BYTES] === 'string' ? asked('bytes', held[BYTES]) : held);
+const unpacked = (json) => (json.includes(`"${BYTES}"`) ? parse(json, opened) : parse(json));
+
 // --- functions of the host
 
 function call(name, args) {
   return new Promise((resolve, reject) => {
-    const number = asked('call', name, stringify(args));
+    const number = asked('call', name, packed(args));
     open.set(number, { resolve, reject });
   });
 }
@@ -285,7 +308,7 @@ define('structuredClone', (value) => copied(value));
 // --- what the job brings along
 
 const given = { input: settings.input, args: settings.args, env: settings.env, stdin: settings.stdin };
-for (const [name, value] of Object.entries(given)) if (!(name in globalThis)) define(name, value);
+if (settings.keep === null) for (const [name, value] of Object.entries(given)) if (!(name in globalThis)) define(name, value);
 
 const exit = (code = 0) => {
   host('exit', Math.trunc(Number(code)) & 255);
@@ -323,11 +346,16 @@ async function ended(run) {
   if (settings.style === 'command') return leave('ended', Math.trunc(Number(globalThis.process?.exitCode)) & 255);
   let json;
   try {
-    json = stringify(value) ?? 'null';
+    json = packed(value) ?? 'null';
   } catch (error) {
     return leave('threw', `What it returns cannot be written as JSON: ${inTheirWords(error)}`);
   }
   leave('value', json);
+}
+
+// What a function gives is the answer; a class is none.
+function asAnswer(main) {
+  return Function.prototype.toString.call(main).startsWith('class') ? undefined : main(settings.input, context);
 }
 
 function inTheirWords(error) {
@@ -339,19 +367,25 @@ function inTheirWords(error) {
 }
 
 Object.defineProperty(globalThis, '__job', { value: Object.freeze({
+  again: (input) => {
+    run++;
+    settings.input = parse(input);
+    timers = [], onSettled = [], isWaiting = false, isLeft = true, value = undefined, thrown = null;
+    open.clear();
+  },
   begun: () => enter('begun'),
   left: () => leave('left'),
   threw: (error) => { thrown ??= { error }; },
   take: (last) => { value = last; },
   snippet: () => ended(async () => {
     const last = await value;
-    return typeof last === 'function' && settings.style !== 'command' ? last(settings.input, context) : last;
+    return typeof last === 'function' && settings.style !== 'command' ? asAnswer(last) : last;
   }),
   body: (run) => ended(run),
   module: (path) => ended(async () => {
     const loaded = await import(path), main = loaded.default ?? loaded.run;
     if (settings.style === 'command') return undefined;
-    if (typeof main === 'function') return main(settings.input, context);
+    if (typeof main === 'function') return asAnswer(main);
     if (settings.style === 'function') throw new TypeError('It exports no function: export default async function run(input, context) { … }');
     return main;
   }),

@@ -9,8 +9,11 @@ beside this one that need nothing else. A context is closed after its job, whate
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import posixpath
@@ -25,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from . import guest
+from .contexts import Contexts, Place
 from .guest import Guest, Output, Refused, Running, Watch, Wire, collected, with_parents
 
 _HERE = Path(__file__).parent
@@ -40,6 +44,7 @@ _LONGEST_WORDS = 4_000
 _LONGEST_PATH, _LONGEST_NAME = 4_096, 255
 _MOST_RANDOM = 65_536
 _MODULE = re.compile(r"^\s*(?:import\b(?!\s*[.(])|export\b)", re.M)
+_FUNCTION = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*(?:async\s+)?function\b", re.S)
 _FRAME = re.compile(r"(?P<top><eval> \()?(?P<at>eval_script:(?P<line>\d+):(?P<column>\d+))(?(top)\))")
 _TOO_DEEP = "RangeError: The code calls itself too deep, or what it reads is nested too deep."
 _WAITS = (
@@ -173,8 +178,11 @@ class Tree:
 class Run(Running):
     """One job."""
 
-    def __init__(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> None:
+    def __init__(
+        self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview, contexts: Contexts
+    ) -> None:
         self._wire, self._watch, self._job, self._limits = wire, watch, job, job["limits"]
+        self._contexts = contexts
         self._stdin = bytes(body[: job["stdin"]])
         files: dict[str, bytes] = {}
         place = job["stdin"]
@@ -221,7 +229,7 @@ class Run(Running):
         if self._task is not None:
             self._task.cancel()
 
-    def _is_stopped(self) -> bool:
+    def must_stop(self) -> bool:
         """Asked by the engine over and over while a script runs; true ends it, whatever it catches."""
         self._polls += 1
         if self._stopped is None:
@@ -253,7 +261,7 @@ class Run(Running):
             return {"refused": str(wrong)}, []
         except Exception:
             # The engine says all kinds of things when it is ended in the middle of something.
-            if not self._is_stopped():
+            if not self.must_stop():
                 raise
         finally:
             self._task = None
@@ -290,13 +298,19 @@ class Run(Running):
         )
         from wasmtime import Trap, WasmtimeError
 
-        runtime = Runtime(memory_limit=self._limits["memory"], stack_limit=None)
+        keep: str | None = self._job["keep"]
+        loaded, is_whole = self._loaded(), False
+        place = None if keep is None else self._contexts.taken(keep, loaded)
+        if is_new := place is None:
+            place = Place(Runtime(memory_limit=self._limits["memory"], stack_limit=None), loaded)
+        place.job = self
         try:
-            _ask_while_it_runs(runtime, self._is_stopped)
-            runtime.set_module_loader(
-                normalize=self._resolved, load=self._module, transform_flags=SourceTransform.NONE
-            )
-            await self._script(runtime.new_context(timeout=_NEVER))
+            if is_new:
+                self._made(place, SourceTransform.NONE, self._limits["memory"])
+                await self._script(place.context)
+            else:
+                await self._again(place.context)
+            is_whole = self._is_left and not self._is_ending
         except MemoryLimitError:
             self._stopped = self._stopped or "memory"
         except DeadlockError:
@@ -310,12 +324,37 @@ class Run(Running):
         except (QuickJSError, WasmtimeError) as error:
             self._raised = f"Error: The engine gave up ({_last(error)})."
         finally:
-            with contextlib.suppress(Exception):  # of an engine that has trapped; what it held is freed
-                runtime.close()
+            if keep is not None and is_whole:
+                self._contexts.keep(keep, place)
+            else:
+                place.close()
+
+    def _loaded(self) -> bytes:
+        """What tells the modules of this job from others."""
+        if self._job["keep"] is None:
+            return b""
+        parts = [self._job["source"], *itertools.chain(*sorted(self._job["modules"].items()))]
+        return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+    @staticmethod
+    def _made(place: Place, no_transform: Any, memory: int) -> None:
+        """Make a context that asks whichever job is in its place."""
+        _ask_while_it_runs(place.runtime, place.must_stop)
+        place.runtime.set_module_loader(
+            normalize=place.resolved, load=place.module, transform_flags=no_transform
+        )
+        context = place.context = place.runtime.new_context(timeout=_NEVER)
+        if place.loaded:
+            _bound_memory(place.runtime, memory)
+        context.register("__host", place.asked)
+        context.register("__next", place.following, is_async=True)
+
+    async def _again(self, context: Any) -> None:
+        """Call a function once more that an earlier job has loaded."""
+        given = json.dumps(json.dumps(self._job["input"]))
+        await context.eval_async(f"__job.again({given}); await __job.module({json.dumps(self._path)})")
 
     async def _script(self, context: Any) -> None:
-        context.register("__host", self._asked)
-        context.register("__next", self._next, is_async=True)
         context.globals["__settings"] = json.dumps(self._settings())
         context.eval(_sources[_OURS], module=True)
         if self._refused is not None:
@@ -355,6 +394,14 @@ class Run(Running):
         """Run it as a script, whose value is that of its last expression. The source, when it is a module."""
         from quickjs_rs import JSError
 
+        if self._job["style"] == "snippet" and _FUNCTION.match(source):
+            with contextlib.suppress(JSError):  # then there is more than one function
+                alone = await context.eval_handle_async(f"({source}\n)")
+                self._before = 1
+                with context.globals.get_handle("__job") as job, alone:
+                    job.call_method("take", alone).dispose()
+                await context.eval_async("await __job.snippet()")
+                return None
         before = "try{__job.begun();"
         self._before = len(before)
         try:
@@ -382,7 +429,10 @@ class Run(Running):
         job = self._job
         seed = None if job["seed"] is None else hashlib.sha256(job["seed"].encode()).digest()
         return {
-            **{name: job[name] for name in ("style", "path", "input", "args", "env", "cwd", "names", "now")},
+            **{
+                name: job[name]
+                for name in ("style", "path", "input", "args", "env", "cwd", "names", "now", "keep")
+            },
             "stdin": self._stdin.decode("utf-8", "replace"),
             "seed": seed and [int.from_bytes(seed[at : at + 4], "big") for at in (0, 4, 8, 12)],
         }
@@ -413,7 +463,7 @@ class Run(Running):
     def _is_typed(self, name: str) -> bool:
         return name.endswith(_TYPED) or (name == self._path and self._job["language"] == "typescript")
 
-    def _resolved(self, base: str, name: str) -> str | None:
+    def resolved(self, base: str, name: str) -> str | None:
         """Which module is meant."""
         if name == self._path:
             return name
@@ -440,7 +490,7 @@ class Run(Running):
             return self._tree.read(name).decode("utf-8", "replace")
         return None
 
-    def _module(self, name: str) -> str | None:
+    def module(self, name: str) -> str | None:
         """The source of a module. What is wrong with it is thrown where it is imported."""
         if (ours := _sources.get(name)) is not None:
             return ours
@@ -457,7 +507,7 @@ class Run(Running):
 
     # --- what a script asks of us
 
-    def _asked(self, what: str, *args: Any) -> Any:
+    def asked(self, what: str, *args: Any) -> Any:
         """Called from JavaScript. An exception would have no words there."""
         try:
             return self._ask(what, *args)
@@ -512,6 +562,10 @@ class Run(Running):
                 return text.encode("utf-8", "replace")
             case "decode", bytes(data):
                 return data.decode("utf-8", "replace")
+            case "base64", bytes(data):
+                return base64.b64encode(data).decode()
+            case "bytes", str(text):
+                return _decoded(text)
             case "random", int(count):
                 return self._dice.randbytes(max(0, min(count, _MOST_RANDOM)))
             case _:
@@ -558,7 +612,7 @@ class Run(Running):
             self._answers.append([number, words, "null"])
         self._news.set()
 
-    async def _next(self) -> list[Any] | None:
+    async def following(self) -> list[Any] | None:
         """What happens next. This begins when all that was due has run, or 100,000 jobs of it."""
         while True:
             if self._is_ending:
@@ -598,6 +652,16 @@ def _ask_while_it_runs(runtime: Any, is_stopped: Any) -> None:
         set_handler(is_stopped)
 
 
+def _bound_memory(runtime: Any, memory: int) -> None:
+    """Let a context that is kept have so much memory and no more: the engine does not count all that it
+    hands out, and what one context takes the others in this child have not. It has no public name; without
+    it the child's own bound holds, for all of them together."""
+    for instance in getattr(getattr(runtime, "_engine_rt", None), "_instances", ()):
+        store, held = getattr(instance, "store", None), getattr(instance, "mem", None)
+        if store is not None and held is not None:
+            store.set_limits(memory_size=held.data_len(store) + memory)
+
+
 def _without_types(name: str, source: str) -> str:
     """TypeScript as JavaScript."""
     from quickjs_rs import SourceTransform, transform_source
@@ -613,6 +677,13 @@ def _without_types(name: str, source: str) -> str:
         raise Wrong(f"SyntaxError: {words} ({name})") from None
     # What is left of a module of which only types were imported.
     return plain.removesuffix("export {};\n") if not _MODULE.search(source) else plain
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Wrong("What is said to be bytes is none.") from None
 
 
 def _last(error: BaseException) -> str:
@@ -691,8 +762,11 @@ class _JavaScript(Guest):
         for name in set(_NODE.values()):
             _sources[f"node:{name}"] = (_HERE / "node" / f"{name}.js").read_text()
 
+    def __init__(self) -> None:
+        self._contexts = Contexts()
+
     def job(self, wire: Wire, watch: Watch, job: dict[str, Any], body: memoryview) -> Run:
-        return Run(wire, watch, job, body)
+        return Run(wire, watch, job, body, self._contexts)
 
 
 def main() -> None:

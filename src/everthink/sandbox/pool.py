@@ -43,10 +43,10 @@ class Pool:
         return [child.pid for child in (*self._at_work, *(child for _, child, _ in self._resting))]
 
     @asynccontextmanager
-    async def lent(self, memory: int) -> AsyncGenerator[Child]:
-        """A child that may use so much memory, for one job."""
+    async def lent(self, memory: int, keep: str | None = None) -> AsyncGenerator[Child]:
+        """A child that may use so much memory, for one job: rather one that keeps something of this name."""
         async with self._room:
-            child = await self._taken(memory)
+            child = await self._taken(memory, keep)
             returned = self._at_work[child] = asyncio.Event()
             child.jobs += 1
             try:
@@ -61,22 +61,26 @@ class Pool:
                     del self._at_work[child]
                     returned.set()
 
-    async def _taken(self, memory: int) -> Child:
+    async def _taken(self, memory: int, keep: str | None) -> Child:
         if self._is_closed:
             raise CannotStart("The sandbox is closed.")
-        for place in reversed(range(len(self._resting))):
-            able, child, timer = self._resting[place]
-            if able == memory:
-                del self._resting[place]
-                timer.cancel()
-                if child.is_alive:
-                    return child
-                await self._ended(child)
+        while (place := self._best(memory, keep)) is not None:
+            _, child, timer = self._resting.pop(place)
+            timer.cancel()
+            if child.is_alive:
+                return child
+            await self._ended(child)
         child = await self._start(memory)
         if self._is_closed:
             await self._ended(child)
             raise CannotStart("The sandbox is closed.")
         return child
+
+    def _best(self, memory: int, keep: str | None) -> int | None:
+        """The child to take: one that keeps what is asked for, else the one that rests for the least time."""
+        able = [place for place, (has, _, _) in enumerate(self._resting) if has == memory]
+        keeping = [place for place in able if keep is not None and keep in self._resting[place][1].kept]
+        return max(keeping or able, default=None)
 
     def _rest(self, memory: int, child: Child) -> None:
         timer = asyncio.get_running_loop().call_later(self._idle_after, self._send_away, child)

@@ -105,6 +105,11 @@ class Job:
     """Functions of the host by full name, with their stubs. Nothing else can be called."""
     commands: tuple[str, ...] = ()
     """bash: functions of the host as commands."""
+    keep: str | None = None
+    """JavaScript functions: a name under which what was loaded is kept, for the next job of this name with
+    the same source. It may be gone by then; so nothing may depend on it."""
+    check_types: bool = True
+    """Python: whether code whose types cannot fit is refused before it runs."""
     now: int | None = None
     """A clock that stands still, in milliseconds. With `seed`: run again is the same run."""
     seed: str | None = None

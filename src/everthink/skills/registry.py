@@ -123,6 +123,8 @@ class SkillRegistry:
         self.runner = as_runner(runner, "SkillRegistry()")
         self._owners: dict[str, SourceState] = {}
         self._infos: dict[str, SkillInfo] = {}
+        self._made: tuple[str | None, dict[str, Tool]] | None = None
+        """The catalogue and the tools of these skills: asked for in every turn, made when skills change."""
         self._diagnostics: list[Diagnostic] = []
         self._busy = asyncio.Lock()
 
@@ -160,6 +162,16 @@ class SkillRegistry:
 
     def catalogue(self) -> str | None:
         """What a prompt says of the skills; `None` without any."""
+        return self._of_skills()[0]
+
+    def _of_skills(self) -> tuple[str | None, dict[str, Tool]]:
+        if self._made is None:
+            from .tools import tools_for
+
+            self._made = self._listing(), tools_for(self)
+        return self._made
+
+    def _listing(self) -> str | None:
         if not self._infos:
             return None
         lines = (
@@ -226,6 +238,8 @@ class SkillRegistry:
                     continue
                 owners[info.name], infos[info.name] = state, info
                 state.names.append(info.name)
+        if infos != self._infos:
+            self._made = None
         self._owners, self._infos, self._diagnostics = owners, infos, found
 
     # --- using
@@ -266,9 +280,7 @@ class SkillRegistry:
 
     def tools(self) -> dict[str, Tool]:
         """The tools with which a model uses the skills there are now; none without skills."""
-        from .tools import tools_for
-
-        return tools_for(self)
+        return dict(self._of_skills()[1])
 
 
 def _check_ids(states: Sequence[SourceState]) -> None:

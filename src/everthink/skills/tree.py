@@ -427,6 +427,7 @@ class TreeSource:
         self._hashes_contents = hashes_contents
         self._clock = clock or SystemClock()
         self._index: Index | None = None
+        self._listed: tuple[Index, tuple[SkillInfo, ...]] | None = None
         self._contents = ""
         self._looked_at = 0.0
 
@@ -444,7 +445,10 @@ class TreeSource:
 
     async def list(self) -> Sequence[SkillInfo]:
         """Its skills, in the order of their names."""
-        return tuple(as_info(skill) for skill in (await self._current()).skills.values())
+        index = await self._current()
+        if self._listed is None or self._listed[0] is not index:  # asked for in every turn
+            self._listed = index, tuple(as_info(skill) for skill in index.skills.values())
+        return self._listed[1]
 
     async def load(self, name: str) -> Skill | None:
         """One of them, with its instructions."""

@@ -5,7 +5,8 @@
 A point read takes about 5 µs where it is called and 110 µs through a thread pool, so reads start on the
 loop's own connection. One that has not finished after `_PATIENCE` is broken off by SQLite's progress
 handler and done again on a thread; the statement is remembered and starts there until it is quick again.
-No read holds the loop, and the usual one costs next to nothing.
+No read holds the loop, and the usual one costs next to nothing. Nor do many in a row: whoever reads page
+after page goes on through a thread once `_TURN` is over, so that others have theirs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from .failures import from_sqlite
 __all__ = ["FileReader", "MemoryReader", "Reader"]
 
 _PATIENCE = 0.001
+_TURN = 0.01
+"""Seconds for which reads, and what is made of them, may follow each other on the loop."""
 _OPERATIONS = 1000
 """How often the clock is read during a query: every so many steps of SQLite's machine, some 100 µs."""
 _THREADS = 4
@@ -42,6 +45,8 @@ class FileReader:
         self._near = connect_reader(path, busy_timeout=0)
         self._near.set_progress_handler(self._is_overdue, _OPERATIONS)
         self._deadline = 0.0
+        self._begun = 0.0
+        """When the first read of this turn of the loop began; 0 before it."""
         self._slow: set[str] = set()
         self._threads: ThreadPoolExecutor | None = None
         # Connections for the threads; pop and append are atomic.
@@ -51,11 +56,13 @@ class FileReader:
         """The rows of `sql`. `apart` for one that may be slow in a way that cannot be broken off."""
         try:
             params = storable(params)
-            if not apart and sql not in self._slow and (rows := self._read_here(sql, params)) is not None:
-                return rows
+            loop = asyncio.get_running_loop()
+            if not apart and sql not in self._slow and self._has_turn(loop):
+                rows = self._read_here(sql, params)
+                if rows is not None:
+                    return rows
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="everthink reader")
-            loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads, self._read_apart, sql, params)
         except FAILURES as error:
             raise _unread(error, self._path, sql) from error
@@ -66,6 +73,17 @@ class FileReader:
             await asyncio.to_thread(self._threads.shutdown)
         for connection in (self._near, *self._idle):
             connection.close()
+
+    def _has_turn(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """False once the loop has done nothing but this for too long."""
+        if self._begun:
+            return perf_counter() - self._begun < _TURN
+        self._begun = perf_counter()
+        loop.call_soon(self._turn_over)
+        return True
+
+    def _turn_over(self) -> None:
+        self._begun = 0.0
 
     def _read_here(self, sql: str, params: tuple[Any, ...]) -> Rows | None:
         """On the loop. None when it takes too long or somebody holds the file."""

@@ -28,7 +28,7 @@ from ..models import port as model
 from ..models.structured import Structured, structured
 from ..observe.events import ChatTranscriptRepaired
 from ..prompt.convert import unshared
-from ..prompt.wording import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_capabilities
+from ..prompt.wording import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_blocks, with_capabilities
 from ..session.repair import repair
 from ..settings import as_settings
 from ..tools.collect import as_tools
@@ -84,7 +84,8 @@ async def assemble(host: TurnHost, turn: Turn) -> Assembled:
     """Put the turn together and ask `before_turn`."""
     tools = await offered(host, turn.client_tools)
     base = await host.session.freeze_system_prompt()
-    base = base or await host.hooks.get_system_prompt()
+    if not base or host.session.context.is_beside:
+        base = with_blocks(await host.hooks.get_system_prompt(), base)
     turn.is_read = False
     history = await mended_history(host, turn)
     messages = await as_prompt(host, history, tools)
@@ -97,7 +98,7 @@ async def assemble(host: TurnHost, turn: Turn) -> Assembled:
     config: TurnConfig | None = None
     if host.hooks.overrides("before_turn") or host.hooks.overrides("before_step"):
         messages = unshared(messages)
-    if host.hooks.overrides("before_turn"):
+    if host.hooks.hears("before_turn"):
         context = TurnContext(
             system=await prompt_with(host, base, tools),
             messages=ReadList(messages, "turn.messages", "Return TurnConfig(messages=[…]) from before_turn."),

@@ -224,7 +224,7 @@ class StepCalls:
         context = self.context_of(called, tool)
         asks = tool.has_body and bool(tool.needs_approval)
         # Nobody has a say before it runs: its start is committed together with the call itself.
-        runs_now = tool.has_body and not asks and not run.host.hooks.overrides("before_tool_call")
+        runs_now = tool.has_body and not asks and not run.host.hooks.hears("before_tool_call")
         if runs_now:
             self._begun.add(called.tool_call_id)
         run.say(
@@ -426,7 +426,7 @@ class StepCalls:
     ) -> None:
         """Show `after_tool_call` how a call ended."""
         host = self.run.host
-        if not host.hooks.overrides("after_tool_call"):
+        if not host.hooks.hears("after_tool_call"):
             return
         outcome = ToolOutcome(
             tool_name=called.tool_name,
@@ -470,7 +470,7 @@ class StepCalls:
         goes the same way. `begin` is given the input that a hook chose, else `None`."""
         host = self.run.host
         given, lenient = call.input, False
-        if host.hooks.overrides("before_tool_call"):
+        if host.hooks.hears("before_tool_call"):
             # What a hook decides about is what runs; it is a copy, and Allow(input=…) changes it.
             call = replace(call, input=tool.completed(call.input))
             match await self._decision(call, tool):

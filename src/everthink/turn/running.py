@@ -91,7 +91,7 @@ class Run:
         """What the model was asked last."""
         self.usage = Usage()
         """What the provider reported for the steps of this attempt."""
-        self.watches_chunks = host.hooks.overrides("on_chunk")
+        self.watches_chunks = host.hooks.hears("on_chunk")
         self._stall_timer: StallTimer | None = None
         # Once closed nothing more is said: a tool that ignored the abort finishes in vain.
         self.is_closed = False

@@ -149,7 +149,10 @@ class Plan:
 
     async def bring_back(self, wanted: Mapping[str, Entry | None]) -> None:
         """Give these paths an earlier state again. The bytes of their files are kept still."""
-        await self._look_at(sorted({one for path in wanted for one in (*ancestors(path), path)}))
+        concerned: set[str] = set()
+        async for path in self._unhurried(list(wanted)):
+            concerned.update(ancestors(path), (path,))
+        await self._look_at(sorted(concerned))
         # What is inside a folder before the folder.
         async for path, entry in self._unhurried(sorted(wanted.items(), reverse=True)):
             is_now = await self._at(path)

@@ -7,7 +7,6 @@ before. The root is no row. A path is compared byte by byte on every engine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
 from ..clock import moment_of, ms_of
@@ -24,6 +23,7 @@ __all__ = [
     "COUNTS",
     "COUNT_OBJECTS",
     "FIRST_OF_TURN",
+    "FORGETTABLE",
     "KNOWN",
     "LISTED",
     "LOG",
@@ -296,20 +296,22 @@ def _decoded(path: str, text: str) -> Entry:
 # --- what is not needed any more
 
 
-def forgotten(*, most: int, most_bytes: int, before: datetime) -> Statement:
-    """Take old changes out of the log: those that are too many, too old, or hold too much.
+FORGETTABLE = (
+    "SELECT MAX(seq) FROM ("
+    "SELECT seq, at, ROW_NUMBER() OVER (ORDER BY seq DESC) AS place,"
+    " SUM(was_size) OVER (ORDER BY seq DESC) AS held FROM file_changes WHERE agent = :agent"
+    ") AS log WHERE (place > ? OR held > ? OR at < ?)"
+    " AND at < (SELECT MAX(at) FROM file_changes WHERE agent = :agent)"
+)
+"""Up to which change the log need not be kept: so many, so many bytes and so old is enough.
 
-    The last one stays, since the next is numbered after it, and so does what was changed together with it.
-    """
-    return Statement(
-        "DELETE FROM file_changes WHERE agent = :agent"
-        " AND at < (SELECT MAX(at) FROM file_changes WHERE agent = :agent)"
-        " AND seq <= (SELECT COALESCE(MAX(seq), 0) FROM ("
-        "SELECT seq, at, ROW_NUMBER() OVER (ORDER BY seq DESC) AS place,"
-        " SUM(was_size) OVER (ORDER BY seq DESC) AS held FROM file_changes WHERE agent = :agent"
-        ") AS log WHERE place > ? OR held > ? OR at < ?)",
-        (most, most_bytes, ms_of(before)),
-    )
+The last one stays, since the next is numbered after it, and so does what was changed together with it.
+"""
+
+
+def forgotten(seq: int) -> Statement:
+    """Take the changes up to `seq` out of the log."""
+    return Statement("DELETE FROM file_changes WHERE agent = :agent AND seq <= ?", (seq,))
 
 
 def let_go(folder: str, upper: str, but: Statement) -> Iterator[Statement]:

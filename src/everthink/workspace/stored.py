@@ -16,14 +16,15 @@ from datetime import timedelta
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from ..clock import Clock, moment_of
+from ..clock import Clock, moment_of, ms_of
+from ..collecting import Uncollected
 from ..current import current_call
 from ..errors import AgentError, WorkspaceError
+from ..object_contents import ObjectContents
 from ..store.borrowed import lent
 from ..store.port import AgentStore, Row, Statement
 from . import queries, refusals
 from .contents import PART_BYTES, Content, decoded, gathered
-from .objects import ObjectContents
 from .paths import range_below
 from .plan import ROOT, Kept, Plan, Usage, before_all, before_turn, followed
 from .port import UNLIMITED, Changes, CommitEdit, Edit, Entries, Entry, WorkspaceLimits
@@ -45,6 +46,8 @@ _MANY = 2000
 """More rows or changes than these are turned into others beside the event loop."""
 _BATCH_BYTES = 8 << 20
 """Bytes of contents that are in memory at a time while files are looked through."""
+_AT_ONCE = 5000
+"""Changes that one commit forgets."""
 _ENTIRE = 1 << 62
 _SWEEP_AFTER = 500
 """Changes between two looks at what the log need not keep."""
@@ -232,7 +235,10 @@ class StoredFiles:
         """Do all of the edits, or none, in one commit. What is not logged is taken back by nobody."""
         ready = await gathered(edits, most_bytes=limits.file_bytes)
         async with self._shared.lock:
-            return await self._carry_out(lambda plan: plan.edit(ready), conclude, limits, is_logged=is_logged)
+            with Uncollected() as large:
+                return await self._carry_out(
+                    lambda plan: plan.edit(ready), conclude, limits, large, is_logged=is_logged
+                )
 
     def count_again(self) -> None:
         """Files were removed by a commit that is none of ours (`queries.let_go`)."""
@@ -243,13 +249,19 @@ class StoredFiles:
         think: Callable[[Plan], Awaitable[None]],
         conclude: CommitEdit | None,
         limits: WorkspaceLimits,
+        large: Uncollected,
         *,
         is_logged: bool = True,
     ) -> Changes:
+        async def below(folder: str) -> Sequence[Entry]:
+            return await self._below(folder, large)
+
         now = moment_of(self._clock.now_ms())
-        plan = Plan(self._look_and_count, self._below, now=now, limits=limits, pause=_others_turn)
+        plan = Plan(self._look_and_count, below, now=now, limits=limits, pause=_others_turn)
         self._last = -1
         await think(plan)
+        if len(plan.steps) > _MANY:
+            large.begin()
         if self._last < 0:
             await self._look_and_count([])
         last, usage = self._last, await self._usage()
@@ -324,10 +336,11 @@ class StoredFiles:
         rows = await self._store.fetch(queries.ONE, path)
         return queries.entry_of(rows[0]) if rows else None
 
-    async def _below(self, folder: str) -> Sequence[Entry]:
+    async def _below(self, folder: str, large: Uncollected) -> Sequence[Entry]:
         rows = await self._store.fetch(queries.BELOW, *range_below(folder))
         if len(rows) <= _MANY:
             return [queries.entry_of(row) for row in rows]
+        large.begin()
         return await asyncio.to_thread(lambda: [queries.entry_of(row) for row in rows])
 
     def _object(self, hash: str) -> ObjectContents:
@@ -354,8 +367,9 @@ class StoredFiles:
             first, last = (await self._store.fetch(queries.LOG_BOUNDS))[0]
             if not first - 1 <= seq <= last:
                 raise refusals.not_kept(seq, first - 1, last)
-            wanted = before_all(await self._kept_after(seq))
-            return await self._carry_out(lambda plan: plan.bring_back(wanted), conclude, limits)
+            with Uncollected() as large:
+                wanted = before_all(await self._kept_after(seq, large))
+                return await self._carry_out(lambda plan: plan.bring_back(wanted), conclude, limits, large)
 
     async def undo(
         self, turn: str, *, conclude: CommitEdit | None = None, limits: WorkspaceLimits = UNLIMITED
@@ -363,13 +377,17 @@ class StoredFiles:
         """Take back what one turn changed."""
         async with self._shared.lock:
             first = (await self._store.fetch(queries.FIRST_OF_TURN, turn))[0][0]
-            wanted = {} if first is None else before_turn(await self._kept_after(first - 1), turn)
-            return await self._carry_out(lambda plan: plan.bring_back(wanted), conclude, limits)
+            with Uncollected() as large:
+                kept = () if first is None else await self._kept_after(first - 1, large)
+                wanted = before_turn(kept, turn)
+                return await self._carry_out(lambda plan: plan.bring_back(wanted), conclude, limits, large)
 
-    async def _kept_after(self, seq: int) -> Sequence[Kept]:
+    async def _kept_after(self, seq: int, large: Uncollected) -> Sequence[Kept]:
         found: list[Kept] = []
         while rows := await self._store.fetch(queries.LOG, found[-1].change.seq if found else seq, _PAGE):
             found += [queries.kept_of(row) for row in rows]
+            if len(found) > _MANY:
+                large.begin()
         return found
 
     async def sweep(self, limits: WorkspaceLimits, *, keep: Collection[str] = ()) -> int:
@@ -390,8 +408,13 @@ class StoredFiles:
 
     async def _forget(self, limits: WorkspaceLimits) -> None:
         before = moment_of(self._clock.now_ms()) - timedelta(days=limits.history_days)
-        forgotten = queries.forgotten(most=limits.history, most_bytes=limits.history_bytes, before=before)
-        await _seen_through(self._store.apply([forgotten]))
+        enough = limits.history, limits.history_bytes, ms_of(before)
+        last = (await self._store.fetch(queries.FORGETTABLE, *enough))[0][0]
+        if last is not None:
+            first = (await self._store.fetch(queries.LOG_BOUNDS))[0][0]
+            # In pieces: others have something to commit, too.
+            for seq in range(first + _AT_ONCE - 1, last + _AT_ONCE, _AT_ONCE):
+                await _seen_through(self._store.apply([queries.forgotten(min(seq, last))]))
         self._shared.unswept_changes = self._shared.unswept_bytes = 0
 
     async def _sweep_page(self, after: str, keep: Collection[str]) -> tuple[str, int]:

@@ -21,6 +21,7 @@ from typing import Any
 from ..calling import awaited
 from ..clock import Clock
 from ..errors import InvalidSettings, WorkspaceError
+from ..object_contents import ObjectContents
 from ..observe.events import EventBody
 from ..observe.workspace_events import (
     WorkspaceCp,
@@ -39,7 +40,6 @@ from . import refusals
 from .glob import Glob
 from .grep import Hits, Search
 from .memory import MemoryFiles
-from .objects import ObjectContents
 from .paths import normal
 from .port import (
     Change,
@@ -482,8 +482,15 @@ class Workspace:
 
     async def apply(self, edits: Sequence[Edit]) -> list[Change]:
         """Do several edits at once: all of them, or none."""
-        given = [edits] if isinstance(edits, Edit) else edits
-        return await self._apply([self._normalised(edit) for edit in given])
+        given = [self._normalised(edit) for edit in ([edits] if isinstance(edits, Edit) else edits)]
+        changes = await self._apply(given)
+        sizes = {
+            one.path: len(one.data) for one in given if isinstance(one, Put) and isinstance(one.data, bytes)
+        }
+        for change in changes:
+            if change.kind == "file" and change.path in sizes:
+                self._tell_written(change, sizes[change.path])
+        return changes
 
     # --- how
 
@@ -505,14 +512,7 @@ class Workspace:
         given = counted(data) if isinstance(data, AsyncIterable) else data
         changes = await self._apply([Put(self._normal(path), given, media_type, if_hash)])
         written = changes[-1]
-        self._tell(
-            WorkspaceWrite(
-                path=written.path,
-                size=size,
-                storage=self._storage(size),
-                update=written.change == "update",
-            )
-        )
+        self._tell_written(written, size)
         return written
 
     async def _rewritten(
@@ -550,6 +550,10 @@ class Workspace:
     def _tell(self, body: EventBody) -> None:
         if self._emit is not None:
             self._emit(body)
+
+    def _tell_written(self, change: Change, size: int) -> None:
+        is_update, storage = change.change == "update", self._storage(size)
+        self._tell(WorkspaceWrite(path=change.path, size=size, storage=storage, update=is_update))
 
     def _storage(self, size: int) -> str:
         return self.files.place_of(size) if isinstance(self.files, StoredFiles) else "files"

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Collection
 from typing import Any
 from urllib.parse import quote
 
-from ..errors import MissingExtra, WorkspaceError
+from .errors import MissingExtra, WorkspaceError
 
 __all__ = ["LostObject", "ObjectContents"]
 

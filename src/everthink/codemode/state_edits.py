@@ -1,0 +1,290 @@
+"""`state.*` that edits: JSON by its places, texts wherever they are, several files at once.
+
+    instructions --plan_edits--> {edits: [{path, changed, content, diff}]} --apply_edit_plan--> one commit
+
+Several files are one edit: all of them are written, or none is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from ..errors import ToolError, WorkspaceError
+from ..file_tools.place import Place
+from ..messages import decode_json
+from ..text_diff import unified
+from ..workspace.port import Put
+from .json_path import NoPlace, steps_of, value_at, with_value, without
+from .state_looking import HOW, text_if_any, wanted_of
+from .state_parts import (
+    ANY,
+    FLAG,
+    LIST,
+    NUMBER,
+    OBJECT,
+    PATH,
+    TEXT,
+    Schema,
+    Tools,
+    batch_tool,
+    read_tool,
+    text_at,
+)
+
+__all__ = ["edit_tools", "json_of"]
+
+_TOO_LONG = "[too long to be compared]"
+_OPERATIONS: Schema = {"type": "array", "items": {"type": "object"}}
+
+
+def edit_tools(place: Place) -> Tools:
+    """The functions by full name."""
+    return {**_json(place), **_texts(place), **_several(place)}
+
+
+def json_of(path: str, text: str) -> Any:
+    """What a JSON file holds."""
+    try:
+        return decode_json(text)
+    except ValueError as error:
+        raise ToolError(f"{path} is no JSON: {error}") from error
+
+
+def _json(place: Place) -> Tools:
+    async def query_json(files: Any, given: dict[str, Any]) -> Any:
+        value = json_of(given["path"], await text_at(files, given["path"]))
+        return value_at(value, _steps(given["query"]))
+
+    async def write_json(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
+        return [Put(given["path"], _as_json(given["value"], given.get("spaces", 2)).encode())], None
+
+    async def update_json(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
+        path = given["path"]
+        before = await text_at(files, path)
+        value = json_of(path, before)
+        for operation in given["operations"]:
+            value = _updated(value, operation)
+        after = _as_json(value, given.get("spaces", 2))
+        told = {"value": value, "diff": await _diff(path, before, after)}
+        told["operationsApplied"] = len(given["operations"])
+        return _puts({path: (before, after)}), told
+
+    return {
+        "state.query_json": read_tool(
+            place,
+            query_json,
+            "What is at a place in a JSON file, such as users[0].name; None when nothing is.",
+            {"path": PATH, "query": TEXT},
+        ),
+        "state.write_json": batch_tool(
+            place, write_json, "Write a value as JSON.", {"path": PATH, "value": ANY}, {"spaces": NUMBER}
+        ),
+        "state.update_json": batch_tool(
+            place,
+            update_json,
+            'Change a JSON file: operations are {op: "set", path, value} and {op: "delete", path}, with'
+            " places such as users[0].name. {value, diff, operationsApplied}",
+            {"path": PATH, "operations": _OPERATIONS},
+            {"spaces": NUMBER},
+        ),
+    }
+
+
+def _texts(place: Place) -> Tools:
+    async def replace_in_file(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
+        path, wanted = given["path"], wanted_of(given["search"], given)
+        before = await text_at(files, path)
+        after, count = await asyncio.to_thread(wanted.replaced, before, given["replacement"])
+        return _puts({path: (before, after)}), {"replaced": count}
+
+    async def replace_in_files(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
+        wanted = wanted_of(given["search"], given)
+        texts: dict[str, tuple[str, str]] = {}
+        told: list[dict[str, Any]] = []
+        for entry in await files.glob(given["pattern"]):
+            before = await text_if_any(files, entry)
+            if before is None:
+                continue
+            after, count = await asyncio.to_thread(wanted.replaced, before, given["replacement"])
+            if count:
+                texts[entry.path] = (before, after)
+                diff = await _diff(entry.path, before, after)
+                told.append({"path": entry.path, "replaced": count, "diff": diff})
+        is_dry = given.get("dry_run", False)
+        total = sum(one["replaced"] for one in told)
+        outcome = {"dryRun": is_dry, "files": told, "totalFiles": len(told), "totalReplacements": total}
+        return [] if is_dry else _puts(texts), outcome
+
+    wanted: Schema = {"search": TEXT, "replacement": TEXT}
+    return {
+        "state.replace_in_file": batch_tool(
+            place,
+            replace_in_file,
+            "Replace a text in a file wherever it is; {replaced}.",
+            {"path": PATH, **wanted},
+            HOW,
+        ),
+        "state.replace_in_files": batch_tool(
+            place,
+            replace_in_files,
+            "The same in all files whose paths fit a pattern, or in none; dry_run only shows it."
+            " {dryRun, files: [{path, replaced, diff}], totalFiles, totalReplacements}",
+            {"pattern": TEXT, **wanted},
+            {**HOW, "dry_run": FLAG},
+        ),
+    }
+
+
+def _several(place: Place) -> Tools:
+    async def plan_edits(files: Any, given: dict[str, Any]) -> Any:
+        texts: dict[str, str | None] = {}
+        told: list[dict[str, Any]] = []
+        for instruction in _objects(given["instructions"], "instruction"):
+            path = _text_in(instruction, "path")
+            if path not in texts:
+                texts[path] = await files.read_file(path)
+            before = texts[path]
+            after = await _planned(path, before, instruction)
+            texts[path] = after
+            diff = await _diff(path, before or "", after)
+            edit = {"path": path, "changed": before != after, "content": after, "diff": diff}
+            told.append({"instruction": instruction, **edit})
+        changed = sum(one["changed"] for one in told)
+        return {"edits": told, "totalChanged": changed, "totalInstructions": len(told)}
+
+    async def apply_edits(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
+        return await _applied(files, given["edits"], given.get("dry_run", False))
+
+    async def apply_edit_plan(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
+        edits = given["plan"].get("edits")
+        if not isinstance(edits, list):
+            raise ToolError("EINVAL: A plan is what plan_edits gives: {edits: [{path, content}]}.")
+        return await _applied(files, cast("list[Any]", edits), given.get("dry_run", False))
+
+    told = "{dryRun, edits: [{path, changed, diff}], totalChanged}"
+    return {
+        "state.plan_edits": read_tool(
+            place,
+            plan_edits,
+            'What edits would come to, without making them: {kind: "write", path, content},'
+            ' {kind: "replace", path, search, replacement}, {kind: "writeJson", path, value}.'
+            " {edits: [{instruction, path, changed, content, diff}], totalChanged, totalInstructions}",
+            {"instructions": _OPERATIONS},
+        ),
+        "state.apply_edit_plan": batch_tool(
+            place,
+            apply_edit_plan,
+            f"Make the edits of a plan: all of them, or none. {told}",
+            {"plan": OBJECT},
+            {"dry_run": FLAG},
+        ),
+        "state.apply_edits": batch_tool(
+            place,
+            apply_edits,
+            f"Write several files, {{path, content}}: all of them, or none. {told}",
+            {"edits": LIST},
+            {"dry_run": FLAG},
+        ),
+    }
+
+
+async def _applied(files: Any, edits: Sequence[Any], is_dry: bool) -> tuple[list[Put], Any]:
+    last: dict[str, tuple[str | None, str]] = {}
+    told: list[dict[str, Any]] = []
+    for edit in _objects(edits, "edit"):
+        path, after = _text_in(edit, "path"), _text_in(edit, "content")
+        first = last[path][0] if path in last else await files.read_file(path)
+        before = last[path][1] if path in last else first
+        last[path] = (first, after)
+        diff = await _diff(path, before or "", after)
+        told.append({"path": path, "changed": before != after, "diff": diff})
+    changed = sum(one["changed"] for one in told)
+    return [] if is_dry else _puts(last), {"dryRun": is_dry, "edits": told, "totalChanged": changed}
+
+
+async def _planned(path: str, before: str | None, instruction: Mapping[str, Any]) -> str:
+    match instruction.get("kind"):
+        case "write":
+            return _text_in(instruction, "content")
+        case "writeJson" | "write_json":
+            return _as_json(instruction.get("value"), 2)
+        case "replace":
+            if before is None:
+                raise ToolError(f"ENOENT: There is no file {path} to replace something in.")
+            options = {**instruction, **_mapping(instruction.get("options"))}
+            wanted = wanted_of(_text_in(instruction, "search"), options)
+            replacement = _text_in(instruction, "replacement")
+            return (await asyncio.to_thread(wanted.replaced, before, replacement))[0]
+        case kind:
+            raise ToolError(f"EINVAL: There is no edit {kind!r}: kind is write, replace or writeJson.")
+
+
+def _puts(texts: Mapping[str, tuple[str | None, str]]) -> list[Put]:
+    """What is written: only what differs, over what was looked at."""
+    return [
+        Put(path, after.encode("utf-8", "replace"), None, _hash(before))
+        for path, (before, after) in texts.items()
+        if before != after
+    ]
+
+
+def _hash(text: str | None) -> str | None:
+    if text is None:
+        return ""
+    data = text.encode("utf-8", "replace")
+    # What was read is not what is there when it was no UTF-8: then it is written as it would be anywhere.
+    return None if "\ufffd" in text else hashlib.sha256(data).hexdigest()
+
+
+async def _diff(path: str, before: str, after: str) -> str:
+    try:
+        return await asyncio.to_thread(unified, before, after, old=path, new=path)
+    except WorkspaceError:
+        return _TOO_LONG
+
+
+def _updated(value: Any, operation: Mapping[str, Any]) -> Any:
+    steps = _steps(_text_in(operation, "path"))
+    try:
+        match operation.get("op"):
+            case "set" if "value" in operation:
+                return with_value(value, steps, operation["value"])
+            case "delete":
+                return without(value, steps)
+            case _:
+                raise ToolError('EINVAL: An operation is {op: "set", path, value} or {op: "delete", path}.')
+    except NoPlace as error:
+        raise ToolError(f"EINVAL: {error}") from error
+
+
+def _steps(query: str) -> tuple[str | int, ...]:
+    try:
+        return steps_of(query)
+    except NoPlace as error:
+        raise ToolError(f"EINVAL: {error}") from error
+
+
+def _as_json(value: Any, spaces: int) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=spaces or None) + "\n"
+
+
+def _objects(given: Sequence[Any], what: str) -> list[Mapping[str, Any]]:
+    for one in given:
+        if not isinstance(one, dict):
+            raise ToolError(f"EINVAL: An {what} is an object, not {one!r}."[:200])
+    return cast("list[Mapping[str, Any]]", list(given))
+
+
+def _text_in(given: Mapping[str, Any], name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str):
+        raise ToolError(f"EINVAL: {name} is missing, or no text: {dict(given)!r}"[:300])
+    return value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,206 @@
+"""What the functions of `state.*` are made of: a tool around a body that works in files, and looks at them.
+
+read_tool(place, read, …)   a body that looks
+write_tool(place, write, …) a body of one edit, which is one commit with the row of the call
+batch_tool(place, plan, …)  a body that says several edits, which are one commit, too
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import ToolError, WorkspaceError
+from ..file_tools.place import Place
+from ..tools.context import ToolContext
+from ..tools.json_input import JsonInput
+from ..tools.tool import Tool
+from ..workspace.port import Entry, Put
+from ..workspace.workspace import Workspace
+from .values import data_of
+
+__all__ = [
+    "ANY",
+    "FLAG",
+    "LIST",
+    "NUMBER",
+    "OBJECT",
+    "PATH",
+    "TEXT",
+    "Body",
+    "Schema",
+    "Tools",
+    "batch_tool",
+    "below",
+    "bytes_at",
+    "bytes_of",
+    "found",
+    "made_tool",
+    "read_tool",
+    "shown",
+    "text_at",
+    "write_tool",
+]
+
+Schema = Mapping[str, Any]
+Tools = dict[str, Tool]
+Body = Callable[[Any, dict[str, Any]], Awaitable[Any]]
+Plan = Callable[[Any, dict[str, Any]], Awaitable[tuple[list[Put], Any]]]
+"""Says the edits, and what the call gives once they are made."""
+_TRIES = 20
+PATH: Schema = {"type": "string"}
+TEXT: Schema = {"type": "string"}
+FLAG: Schema = {"type": "boolean"}
+NUMBER: Schema = {"type": "integer", "minimum": 0}
+OBJECT: Schema = {"type": "object"}
+LIST: Schema = {"type": "array"}
+ANY: Schema = {}
+
+
+def read_tool(
+    place: Place, read: Body, description: str, required: Schema, optional: Schema | None = None
+) -> Tool:
+    """One that looks."""
+
+    async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
+        try:
+            return await read(place.of(ctx), given)
+        except WorkspaceError as error:
+            raise shown(error) from error
+
+    return made_tool(read.__name__, description, body, required, optional or {}, None)
+
+
+def write_tool(
+    place: Place, write: Body, description: str, required: Schema, optional: Schema | None = None
+) -> Tool:
+    """One that makes an edit."""
+
+    async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
+        try:
+            return await write(place.concluding(ctx, lambda: None), given)
+        except WorkspaceError as error:
+            raise shown(error) from error
+
+    return made_tool(write.__name__, description, body, required, optional or {}, place)
+
+
+def batch_tool(
+    place: Place, plan: Plan, description: str, required: Schema, optional: Schema | None = None
+) -> Tool:
+    """One that makes several edits: all of them, or none."""
+
+    async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
+        for is_last in (*[False] * _TRIES, True):
+            try:
+                edits, told = await plan(place.of(ctx), given)
+            except WorkspaceError as error:
+                raise shown(error) from error
+            try:
+                if edits:
+                    await _put(place.concluding(ctx, lambda told=told: told), edits)
+                return told
+            except WorkspaceError as error:
+                if error.code != "ESTALE" or is_last:  # somebody was faster: looked at again
+                    words = f"{plan.__name__} failed, and no file was changed: {error}"
+                    raise ToolError(f"{error.code}: {words}") from error
+        raise AssertionError("the last try returns or raises")
+
+    return made_tool(plan.__name__, description, body, required, optional or {}, place)
+
+
+async def _put(files: Any, edits: Sequence[Put]) -> None:
+    if isinstance(files, Workspace):
+        await files.apply(edits)
+        return
+    # Where there is no commit, what was written before one that fails is put back, the last first.
+    before: list[tuple[str, bytes | None]] = []
+    for edit in edits:
+        try:
+            before.append((edit.path, await files.read_file_bytes(edit.path)))
+            await files.write_file_bytes(edit.path, edit.data)
+        except Exception:
+            for path, data in reversed(before):
+                if data is not None:
+                    await files.write_file_bytes(path, data)
+                elif await files.exists(path):
+                    await files.rm(path)
+            raise
+
+
+def made_tool(
+    name: str,
+    description: str,
+    body: Callable[..., Any],
+    required: Schema,
+    optional: Schema,
+    place: Place | None,
+) -> Tool:
+    """A function; with a place, one that writes there."""
+    return Tool(
+        f"state_{name}",
+        description,
+        JsonInput(
+            {
+                "type": "object",
+                "properties": {**required, **optional},
+                "required": list(required),
+                "additionalProperties": False,
+            }
+        ),
+        body,
+        on_interrupt="rerun" if place is None or place.is_once else "report",
+    )
+
+
+# --- what is there
+
+
+async def text_at(files: Any, path: str) -> str:
+    """The text of a file that has to be there."""
+    return found(path, await files.read_file(path))
+
+
+async def bytes_at(files: Any, path: str) -> bytes:
+    """Its bytes."""
+    return found(path, await files.read_file_bytes(path))
+
+
+def found(path: str, value: Any) -> Any:
+    """What was read, unless there is nothing."""
+    if value is None:
+        raise ToolError(f"ENOENT: There is no file {path}.")
+    return value
+
+
+def bytes_of(value: Any) -> bytes:
+    """Bytes that code gave."""
+    data = data_of(value)
+    if data is None:
+        raise ToolError("content is neither text nor bytes.")
+    return data
+
+
+async def below(files: Any, path: str) -> AsyncIterator[Entry]:
+    """All that is below a folder, by path."""
+    where = await files.stat(path)
+    if where is None:
+        raise ToolError(f"ENOENT: There is no {path}.")
+    if where.kind != "directory":
+        raise ToolError(f"ENOTDIR: {path} is no folder.")
+    if isinstance(files, Workspace):
+        async for entry, _ in files.files.scan(where.path):
+            if entry.path != where.path:
+                yield entry
+        return
+    open_folders = [where.path]
+    while open_folders:
+        inner: list[Entry] = await files.read_dir(open_folders.pop(), limit=50_000)
+        for entry in sorted(inner, key=lambda one: one.path):
+            yield entry
+        open_folders += sorted((entry.path for entry in inner if entry.kind == "directory"), reverse=True)
+
+
+def shown(error: WorkspaceError) -> ToolError:
+    """An error of files, as code sees it."""
+    return ToolError(f"{error.code}: {error}")
