@@ -29,6 +29,7 @@ async def test_a_message_is_answered_once_however_often_it_is_delivered(
     assert len(model.requests) == 1
 
 
+@pytest.mark.agent_case(424)
 async def test_redeliveries_at_the_same_moment_are_one_message(telegram: TelegramServer, store: str) -> None:
     model = ScriptedModel(says("Once."))
     ann = telegram.private("Ann")

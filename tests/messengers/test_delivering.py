@@ -1,4 +1,4 @@
-"""What goes out: spacing, long answers, limits of the platform, and what is shown when it does not go well."""
+"""What goes out: long answers, limits of the platform, and what is shown when it does not go well."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from everthink.messengers import DeliveryPolicy
+from everthink.messengers import DeliveryPolicy, Draft, Target
+from everthink.messengers.telegram import Telegram
 from everthink.testing import ManualClock, ScriptedModel, says
 from everthink.testing.platform import FaultKind
 from everthink.testing.scripted import fails, hangs
@@ -26,11 +27,12 @@ async def rows(app: Any, state: str | None = None) -> list[Any]:
     return [row for row in found if state in (None, row[0])]
 
 
+@pytest.mark.agent_case(408)
 async def test_a_long_answer_is_several_messages_and_loses_nothing(
     telegram: TelegramServer, store: str
 ) -> None:
     ann = telegram.private("Ann")
-    async with talking(telegram, bot_class(telegram, ScriptedModel(says(LONG))), store) as (app, _):
+    async with talking(telegram, bot_class(telegram, ScriptedModel(says(LONG))), store):
         await ann.say("Tell me all")
         await telegram.until(lambda: "Paragraph 19" in ann.answers[-1].text if ann.answers else False)
         await until(lambda: len(ann.answers) == 4)
@@ -71,13 +73,17 @@ async def test_a_platform_that_says_no_for_now_is_asked_again(
 
 
 async def until_planned(app: Any) -> None:
-    while not [row for row in await rows(app, "planned") if row[2]]:
-        await asyncio.sleep(0)
+    async def is_planned() -> bool:
+        return any(row[2] for row in await rows(app, "planned"))
+
+    await until(is_planned)
 
 
 async def until_done(app: Any, *, state: str = "done") -> None:
-    while {row[0] for row in await rows(app)} != {state}:
-        await asyncio.sleep(0)
+    async def is_done() -> bool:
+        return {row[0] for row in await rows(app)} == {state}
+
+    await until(is_done)
 
 
 @pytest.mark.parametrize("policy", ["repeat", "skip"])
@@ -95,6 +101,7 @@ async def test_what_nobody_knows_is_repeated_or_not_as_the_policy_says(
     assert [shown.text for shown in ann.answers] == ["Here I am."] * many
 
 
+@pytest.mark.agent_case(410)
 async def test_a_bot_that_is_blocked_stops_its_turn_and_says_so_in_its_row(
     telegram: TelegramServer, store: str
 ) -> None:
@@ -107,10 +114,12 @@ async def test_a_bot_that_is_blocked_stops_its_turn_and_says_so_in_its_row(
         [(_, _, error, _)] = await rows(app)
         assert "blocked by the user" in error
         child = await only_child(app)
-        while (await child.fetch("SELECT status FROM turns WHERE agent = :agent"))[0][0] == "running":
-            await asyncio.sleep(0)
-        [(status,)] = await child.fetch("SELECT status FROM turns WHERE agent = :agent")
-        assert status == "aborted"
+
+        async def is_stopped() -> bool:
+            [(status,)] = await child.fetch("SELECT status FROM turns WHERE agent = :agent")
+            return status == "aborted"
+
+        await until(is_stopped)
 
 
 async def only_child(app: Any) -> Any:
@@ -133,6 +142,7 @@ async def test_a_message_that_was_deleted_is_not_written_again(telegram: Telegra
     assert not ann.answers
 
 
+@pytest.mark.agent_case(409)
 async def test_a_failing_turn_says_nothing_of_the_failure(telegram: TelegramServer, store: str) -> None:
     ann = telegram.private("Ann")
     model = ScriptedModel(fails("the password is hunter2"))
@@ -153,6 +163,7 @@ async def test_an_answer_without_words_says_so(telegram: TelegramServer, store: 
     assert ann.answers[0].text == "Nothing to say."
 
 
+@pytest.mark.agent_case(407, 418)
 async def test_a_reply_that_does_not_go_on_after_a_crash_is_apologised_for(
     telegram: TelegramServer, store: str
 ) -> None:
@@ -170,6 +181,7 @@ async def test_a_reply_that_does_not_go_on_after_a_crash_is_apologised_for(
     ]
 
 
+@pytest.mark.agent_case(401, 419)
 async def test_a_reply_interrupted_before_its_first_word_is_answered_after_a_restart(
     telegram: TelegramServer, store: str
 ) -> None:
@@ -205,3 +217,18 @@ async def test_fifty_chats_at_once_are_each_answered_once(telegram: TelegramServ
         await asyncio.gather(*(chat.say("Hi") for chat in everybody))
         await telegram.until(lambda: all(chat.answers for chat in everybody))
     assert [len(chat.answers) for chat in everybody] == [1] * 50
+
+
+@pytest.mark.agent_case(416)
+async def test_an_edit_that_changes_nothing_is_no_failure(telegram: TelegramServer) -> None:
+    ann = telegram.private("Ann")
+    adapter = Telegram(token=telegram.token, user_name="test_bot", api_base_url=telegram.origin)
+    target = Target(chat=str(ann.id), is_direct=True)
+    try:
+        ref = await adapter.post(target, Draft(text="**Hello**"), key="k")
+        await adapter.edit(target, ref, Draft(text="**Hello**"))
+        await adapter.edit(target, ref, Draft(text="Bye"))
+    finally:
+        await adapter.close()
+    assert [asked.status for asked in telegram.asked("editMessageText")] == [400, 200]
+    assert [shown.text for shown in ann.answers] == ["Bye"]

@@ -48,6 +48,7 @@ async def test_a_mention_is_answered_and_other_words_are_not(telegram: TelegramS
     assert group.answers[0].reply_to == asked.id
 
 
+@pytest.mark.agent_case(421)
 async def test_subscribed_thread_in_respond_to_answers_what_follows_a_mention(
     telegram: TelegramServer, store: str
 ) -> None:
@@ -187,6 +188,7 @@ class Aware(Think):
         self.seen.append(self.get_messenger_context())
 
 
+@pytest.mark.agent_case(408)
 async def test_the_messenger_context_says_whom_a_turn_answers(telegram: TelegramServer, store: str) -> None:
     group = telegram.group("Team")
     definition = telegram_messenger(

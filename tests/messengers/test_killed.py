@@ -40,6 +40,7 @@ def either_store(request: pytest.FixtureRequest, tmp_path: object) -> str:
     return request.getfixturevalue("postgres_url")
 
 
+@pytest.mark.agent_case(403)
 async def test_an_answer_goes_on_in_the_same_message_after_a_kill(
     telegram: TelegramServer, either_store: str
 ) -> None:

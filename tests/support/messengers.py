@@ -18,9 +18,8 @@ SECRET = "s3cret"
 def bot_class(telegram: TelegramServer, model: Model, **options: Any) -> type[Think]:
     """A bot that answers with `model`. `options` are those of `telegram_messenger`."""
     said: dict[str, Any] = {"secret_token": SECRET, "burst": 0.0} | options
-    definition = telegram_messenger(
-        token=telegram.token, user_name=telegram.bot_name, api_base_url=telegram.origin, **said
-    )
+    said = {"user_name": telegram.bot_name} | said
+    definition = telegram_messenger(token=telegram.token, api_base_url=telegram.origin, **said)
     return type("Bot", (Bot,), {"model": model, "messengers": {"telegram": definition}})
 
 

@@ -364,8 +364,8 @@ class App:
     async def _poll(self, directory: Directory, address: Address) -> None:
         try:
             actor = await directory.reach(address)
-        except AgentElsewhere:
-            return  # the process that has it asks
+        except (AgentElsewhere, StoreClosed):
+            return  # the process that has it asks; or nobody, as this one ends
         if actor.messaging is not None:
             actor.messaging.poll(always=self.polls_messengers)
 

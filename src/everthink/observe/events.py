@@ -122,7 +122,7 @@ CHANNELS: dict[str, tuple[str, ...]] = {
     "agents:mcp": ("mcp:",),
     "agents:workspace": ("workspace:",),
     "agents:email": ("email:",),
-    "agents:channel": ("channel:", "notice:"),
+    "agents:channel": ("channel:", "notice:", "messenger:"),
     "agents:lifecycle": (),
 }
 """Every channel with the event types it carries: a prefix when it ends in `:`, else one type.
