@@ -129,6 +129,7 @@ def test_a_ping_is_answered() -> None:
     assert arrived.events == ()
 
 
+@pytest.mark.agent_case(397)
 def test_a_command_is_a_message_whose_answer_is_waited_for() -> None:
     arrived = parsed("command")
     (event,) = arrived.events
@@ -556,6 +557,7 @@ def test_an_app_is_defined_by_what_the_portal_shows(monkeypatch: pytest.MonkeyPa
     assert discord_messenger(user_name="helper", burst=1.0).burst == 1.0
 
 
+@pytest.mark.agent_case(386)
 def test_an_app_without_a_key_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DISCORD_PUBLIC_KEY", raising=False)
     given = {"application_id": APPLICATION, "token": "t", "user_name": "helper"}

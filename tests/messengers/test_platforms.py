@@ -44,6 +44,7 @@ async def settled(stage: Stage, texts: list[str]) -> None:
 # --- who is let in
 
 
+@pytest.mark.agent_case(388)
 async def test_a_body_that_was_changed_or_is_old_is_refused_and_nothing_of_it_is_kept(
     stage: Stage, store: str, tmp_path: Path
 ) -> None:
@@ -280,6 +281,7 @@ async def test_a_message_of_which_nobody_knows_is_shown_once(stage: Stage, store
         await stage.platform.until(lambda: fault.met == (1 if kind != "500" and stage.name == "slack" else 2))
 
 
+@pytest.mark.agent_case(403)
 async def test_a_message_that_was_shown_before_the_process_died_is_found_again(
     stage: Stage, store: str
 ) -> None:

@@ -121,6 +121,7 @@ def test_the_challenge_is_given_back() -> None:
     assert arrived.events == ()
 
 
+@pytest.mark.agent_case(397)
 def test_a_mention_is_answered_in_a_thread_below_it() -> None:
     event = only("app_mention")
 
@@ -156,6 +157,7 @@ def test_a_thread_in_a_direct_message_is_a_conversation_of_its_own() -> None:
     assert event.target.thread == "1355517523.000005"
 
 
+@pytest.mark.agent_case(398)
 def test_what_is_said_in_a_thread_without_the_bot_is_a_message_of_that_thread() -> None:
     event = only("message_channel_reply")
 
@@ -179,6 +181,7 @@ def test_another_bot_is_told_apart_from_people() -> None:
     assert (author.user_id, author.user_name, author.is_bot) == ("BB12033", "github", True)
 
 
+@pytest.mark.agent_case(400)
 def test_files_are_described_and_not_loaded() -> None:
     message = only("file_share").message
 
@@ -454,6 +457,7 @@ def test_a_bot_is_defined_by_what_slacks_pages_show(monkeypatch: pytest.MonkeyPa
     assert replace(bot, burst=0).burst == 0
 
 
+@pytest.mark.agent_case(386)
 def test_a_bot_without_a_secret_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLACK_SIGNING_SECRET", raising=False)
 
