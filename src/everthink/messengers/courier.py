@@ -352,7 +352,7 @@ class Courier:
                     rows = await queries.of_turn(self._host.store, row.turn)
                     fresh = next((one for one in rows if one.part == row.part), None)
                     if fresh is not None and fresh.is_open:
-                        await sender.put(fresh, Draft(text=row.body))
+                        await sender.put(fresh, Draft(text=fresh.body or row.body))
                     return
                 following = self._followed[row.turn]
                 delivery = Delivery(

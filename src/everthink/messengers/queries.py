@@ -179,11 +179,12 @@ def merged(turn: str, *, now: int) -> Statement:
 
 
 def decided(row: DeliveryRow, body: str, *, now: int) -> Statement:
-    """A question was decided: what it says from now on. One that is just being sent is edited afterwards."""
+    """A question was decided: what it says from now on. One that is just being sent is edited afterwards;
+    what it says already stays."""
     return Statement(
         "UPDATE deliveries SET body = ?, attempts = 0, not_before = NULL, updated_at = ?,"
         " state = CASE WHEN state IN ('done', 'failed') AND ref IS NOT NULL THEN 'planned' ELSE state END"
-        " WHERE agent = :agent AND turn = ? AND part = ?",
+        " WHERE agent = :agent AND turn = ? AND part = ? AND body IS NULL",
         (body, now, row.turn, row.part),
     )
 
