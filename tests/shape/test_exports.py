@@ -278,6 +278,7 @@ FACADES: dict[str, list[str]] = {
         "Moved",
         "RateLimited",
         "Refused",
+        "SubAgentConversation",
         "Target",
         "Thread",
         "Uncertain",

@@ -16,6 +16,7 @@ SEAMS = {
     "context.blocks.ContextProvider": "users: a kind of context block",
     "door.chat_stream.StreamCallback": "users: who is told of an answer",
     "messengers.port.Messenger": "adapters: a platform where people talk",
+    "messengers.polling.Polled": "adapters: one that can be asked for what is new",
     "models.port.Model": "adapters: a provider",
     "store.port.Store": "adapters: a database",
     **{

@@ -4,7 +4,7 @@ from everthink.messengers import DeliveryPolicy, define_messengers
 """
 
 from ..facades import help_from
-from .definition import DeliveryPolicy, MessengerDefinition, define_messengers
+from .definition import DeliveryPolicy, MessengerDefinition, SubAgentConversation, define_messengers
 from .port import DeliveryError, Messenger, Moved, RateLimited, Refused, Uncertain, Unreachable
 from .values import (
     Action,
@@ -42,6 +42,7 @@ __all__ = [
     "Moved",
     "RateLimited",
     "Refused",
+    "SubAgentConversation",
     "Target",
     "Thread",
     "Uncertain",

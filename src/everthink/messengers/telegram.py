@@ -66,21 +66,22 @@ def telegram_messenger(
     secret_token: str | None = None,
     verify_webhook: Verify | bool | None = None,
     mode: Literal["webhook", "polling"] = "webhook",
-    api_base_url: str = API,
+    api_base_url: str | None = None,
     **common: Unpack[CommonOptions],
 ) -> MessengerDefinition:
     """A bot of Telegram. `token`: from @BotFather; default: the variable `TELEGRAM_BOT_TOKEN`.
 
     `secret_token` is what `setWebhook` was told, and comes back with every webhook. `mode="polling"` asks
-    Telegram for what is new, and needs no public address, no secret, and no name. `common` are the options of
-    `MessengerDefinition`.
+    Telegram for what is new, and needs no public address, no secret, and no name. `api_base_url` is a Bot API
+    server of your own; default: the variable `TELEGRAM_API_BASE_URL`, then Telegram's. `common` are the
+    options of `MessengerDefinition`.
     """
     bot = Telegram(
         token=token or os.environ.get("TELEGRAM_BOT_TOKEN") or "",
         user_name=user_name,
         secret_token=secret_token,
         mode=mode,
-        api_base_url=api_base_url,
+        api_base_url=api_base_url or os.environ.get("TELEGRAM_API_BASE_URL") or API,
     )
     if verify_webhook is None:
         if mode == "polling":

@@ -6,15 +6,11 @@ actor --> Messaging: Inbox, of an agent without a parent that declares messenger
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..address import Address
 from ..children.parts import Kin
-from ..door.answers import Answers
-from ..door.continuations import Continuations
-from ..door.submissions import Submissions
 from ..turn.host import TurnHost
 from . import courier as couriers
 from . import inbox as inboxes
@@ -23,33 +19,32 @@ from .inbox import Inbox
 from .polling import Polled, Polling
 from .sending import Bot, Bots
 
-__all__ = ["Messaging", "Parts"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parts:
-    """The parts from below that one agent's messaging works with."""
-
-    address: Address
-    host: TurnHost
-    submissions: Submissions
-    answers: Answers
-    continuations: Continuations
-    kin: Kin
-    bots: Bots
-    background: Callable[..., None]
-    """Keeps a task alive until it ends."""
-    begin_anew: Callable[[], Awaitable[object]]
-    """Begins a new conversation, and keeps the old one."""
+__all__ = ["Messaging"]
 
 
 class Messaging:
     """The messengers of one agent that chats."""
 
-    __slots__ = ("_courier", "_offsets", "_parts", "_polled", "inbox")
+    __slots__ = (
+        "_address",
+        "_background",
+        "_bots",
+        "_chat",
+        "_courier",
+        "_host",
+        "_kin",
+        "_offsets",
+        "_polled",
+        "inbox",
+    )
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self, address: Address, chat: Any, *, kin: Kin, bots: Bots, background: Callable[..., None]
+    ) -> None:
+        """`chat` are the parts of its conversation: see `runtime/chat.py`."""
+        self._address, self._chat, self._kin, self._bots = address, chat, kin, bots
+        self._background = background
+        self._host: TurnHost = chat.host
         self._courier: Courier | None = None
         self._offsets: dict[str, int] | None = None
         self._polled: set[str] = set()
@@ -60,10 +55,8 @@ class Messaging:
         """Have the messengers that the agent declares, and deliver what an earlier process left. `is_marked`:
         it may have left something. `offsets`: from where it asks next, if it has asked for what is new."""
         self._offsets = offsets
-        hooks = self._parts.host.hooks
-        if not self._parts.address.parents and (
-            hooks.overrides("get_messengers") or hooks.sets("messengers")
-        ):
+        hooks = self._host.hooks
+        if not self._address.parents and (hooks.overrides("get_messengers") or hooks.sets("messengers")):
             await self._open()
         if is_marked:
             await self.courier.restore()
@@ -72,27 +65,27 @@ class Messaging:
 
     def poll(self, *, always: bool = False) -> bool:
         """Ask for what is new, where a messenger is to; `always`: where it can. True when one does."""
-        inbox, host = self.inbox, self._parts.host
+        inbox, host = self.inbox, self._host
         if inbox is None:
             return False
         polling = Polling(inbox, host.store, host.clock, host.save_value, self._offsets or {})
         for bot in inbox.bots.values():
             adapter = bot.definition.messenger
-            is_to = isinstance(adapter, Polled) and (adapter.polls or always)
-            if is_to and bot.id not in self._polled:
-                self._polled.add(bot.id)
-                self._parts.background(polling.run(bot, adapter))
+            if not isinstance(adapter, Polled) or bot.id in self._polled or not (adapter.polls or always):
+                continue
+            self._polled.add(bot.id)
+            self._background(polling.run(bot, adapter))
         return bool(self._polled)
 
     async def _open(self) -> Inbox:
-        parts, host = self._parts, self._parts.host
+        host = self._host
         inbox = Inbox(
             inboxes.Parts(
-                address=parts.address,
+                address=self._address,
                 store=host.store,
                 clock=host.clock,
                 hooks=host.hooks,
-                bots=parts.bots,
+                bots=self._bots,
                 emit=host.emit,
                 courier=self._courier_of,
                 child=self._child,
@@ -106,49 +99,51 @@ class Messaging:
     def courier(self) -> Courier:
         """What accepts and delivers for this conversation."""
         if self._courier is None:
-            parts = self._parts
+            chat, host = self._chat, self._host
             self._courier = Courier(
                 couriers.Parts(
-                    host=parts.host,
-                    submissions=parts.submissions,
-                    answers=parts.answers,
-                    continuations=parts.continuations,
+                    host=host,
+                    submissions=chat.submissions,
+                    answers=chat.answers,
+                    continuations=chat.continuations,
                     bots=self._bots_of,
-                    background=parts.background,
-                    begin_anew=parts.begin_anew,
+                    background=self._background,
+                    begin_anew=self._begin_anew,
                     thread_moved=self._thread_moved,
                 )
             )
-            parts.host.may_begin_delivered = self._courier.may_begin
-            parts.host.continued = self._courier.continued
+            host.may_begin_delivered = self._courier.may_begin
+            host.continued = self._courier.continued
         return self._courier
 
+    async def _begin_anew(self) -> None:
+        """Open a new, empty session, once nothing runs any more. The old one is kept."""
+        await self._chat.door.queue.wait_for_idle()
+        made = await self._chat.sessions.create("")
+        await self._chat.sessions.open(made.id)
+
     def _child(self, cls: type[Any], name: str) -> Address:
-        return self._parts.kin.address(cls, name, self._parts.address)
+        return self._kin.address(cls, name, self._address)
 
     async def _courier_of(self, address: Address) -> Courier:
-        if address == self._parts.address:
+        if address == self._address:
             return self.courier
-        return (await self._parts.kin.reach(address)).messaging.courier
+        return (await self._kin.reach(address)).messaging.courier
 
     async def _bots_of(self, root: str) -> Mapping[str, Bot]:
         """The messengers of an agent: those that are known here, else what it, or its class, declares."""
-        known = self._parts.bots.of(root)
-        if known is None and self._parts.address.parents:
-            await self._parts.kin.reach(self._parts.address.root)
+        known = self._bots.of(root)
+        if known is None and self._address.parents:
+            await self._kin.reach(self._address.root)
         elif known is None:
             inbox = self.inbox or await self._open()
-            self._parts.bots.know(root, {id: bot.definition for id, bot in inbox.bots.items()})
-        return self._parts.bots.of(root) or {}
+            self._bots.know(root, {id: bot.definition for id, bot in inbox.bots.items()})
+        return self._bots.of(root) or {}
 
     async def _thread_moved(self, root: str, messenger: str, before: str, after: str) -> None:
         """Who has the messenger keeps it: one that is elsewhere hears of it with the next message."""
-        above = self._parts.address.root
+        above = self._address.root
         if above.id == root:
-            inbox = (
-                (await self._parts.kin.reach(above)).messaging.inbox
-                if self._parts.address.parents
-                else self.inbox
-            )
+            inbox = (await self._kin.reach(above)).messaging.inbox if self._address.parents else self.inbox
             if inbox is not None:
                 await inbox.moved(messenger, before, after)

@@ -47,7 +47,6 @@ from ..messengers.courier import MARK
 from ..messengers.polling import OFFSETS
 from ..messengers.sending import Bots
 from ..messengers.wiring import Messaging
-from ..messengers.wiring import Parts as MessagingParts
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
@@ -231,19 +230,7 @@ class Actor:
             )
             self.chat.host.below, self.chat.of_clear = self._below, self._note_clear
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
-            self.messaging = Messaging(
-                MessagingParts(
-                    address=address,
-                    host=self.chat.host,
-                    submissions=self.chat.submissions,
-                    answers=self.chat.answers,
-                    continuations=self.chat.continuations,
-                    kin=kin,
-                    bots=bots,
-                    background=background,
-                    begin_anew=self.chat.begin_anew,
-                )
-            )
+            self.messaging = Messaging(address, self.chat, kin=kin, bots=bots, background=background)
         self.idle_since: float | None = None
         """Since when nobody has needed this agent, as far as its directory has noticed."""
         self.sockets: Any = None

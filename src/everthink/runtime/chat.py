@@ -418,12 +418,6 @@ class Chat:
         self.cleaning.ask(running)
         return rows
 
-    async def begin_anew(self) -> None:
-        """Open a new, empty session, once nothing runs any more. The old one is kept."""
-        await self.door.queue.wait_for_idle()
-        made = await self.sessions.create("")
-        await self.sessions.open(made.id)
-
     async def keeps(self, message_id: str) -> bool:
         """True when a message is kept, in whichever session."""
         return bool(await self.host.store.fetch(IS_KEPT, message_id))

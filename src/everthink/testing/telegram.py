@@ -352,6 +352,7 @@ class TelegramServer(Platform):
             return _error(400, what)
         shown.before.append(shown.text)
         shown.text, shown.buttons = text, buttons
+        shown.raw.pop("reply_markup", None)  # an edit that says nothing of buttons takes them away
         shown.raw = {**shown.raw, "text": text, "edit_date": int(self.now()), **_reply_markup(body)}
         return _ok(shown.raw)
 
