@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from os import PathLike, fspath
 from types import FunctionType
 from typing import Any, cast
 from unicodedata import category
@@ -45,6 +46,8 @@ class Kind:
     may_be_none: bool = False
     finds: Callable[[str], str | None] | None = None
     """Looks for a slip where the words are too many to be listed."""
+    advice: Callable[[Any], str | None] | None = None
+    """What to write in the place of a value that is nearly right."""
 
     def __or__(self, other: Kind) -> Kind:
         return Kind(
@@ -64,9 +67,8 @@ def check(kind: Kind, value: Any, where: str) -> None:
         return
     near = (kind.finds or _among(kind.known))(value) if isinstance(value, str) else None
     takes = f"It takes {kind.words}{', or None' if kind.may_be_none else ''}."
-    raise InvalidSettings(
-        f"{where} is {shown(value)}.", next_step=f"{takes} Did you mean {near!r}?" if near else takes
-    )
+    rather = f"Did you mean {near!r}?" if near else kind.advice(value) if kind.advice else None
+    raise InvalidSettings(f"{where} is {shown(value)}.", next_step=f"{takes} {rather}" if rather else takes)
 
 
 def _among(known: Collection[str]) -> Callable[[str], str | None]:
@@ -353,6 +355,40 @@ _USED = {
 
 _FILES = ("stat", "read_file_bytes", "write_file", "write_file_bytes", "read_dir", "glob", "mkdir", "rm")
 
+
+def _is_place(value: Any) -> bool:
+    verbs = ("apply", "list", "scan", "stream")
+    return not isinstance(value, type) and all(callable(getattr(value, verb, None)) for verb in verbs)
+
+
+def _rather_a_place(value: Any) -> str | None:
+    """What somebody wrote who meant a place for files."""
+    if isinstance(value, str | PathLike):
+        return f"Write DiskFiles({fspath(cast('PathLike[str]', value))!r})."
+    if isinstance(value, type):
+        return f"Write {value.__name__}(…)."
+    if not isinstance(value, Mapping):
+        return None
+    given = cast("Mapping[Any, Any]", value)
+    wrong = next(((path, one) for path, one in given.items() if not _is_place(one)), None)
+    rather = None if wrong is None else _rather_a_place(wrong[1])
+    return rather and wrong and f"At {wrong[0]!r}: {rather[0].lower()}{rather[1:]}"
+
+
+def _rather_a_workspace(value: Any) -> str | None:
+    """The same for the workspace of a class."""
+    if value is None:
+        return "To offer the model no files: include_workspace_tools = False."
+    if isinstance(value, str | PathLike):
+        return f"Write Workspace(DiskFiles({fspath(cast('PathLike[str]', value))!r}))."
+    if isinstance(value, type):
+        return f"Write {value.__name__}()."
+    if _is_place(value):
+        return f"Write Workspace({type(value).__name__}(…))."
+    missing = [name for name in _FILES if not hasattr(value, name)]
+    return f"It lacks {', '.join(missing)}." if len(missing) < len(_FILES) else None
+
+
 KINDS: dict[str, dict[str, Kind]] = {
     "Agent": _AGENT,
     "Think": {
@@ -375,6 +411,7 @@ KINDS: dict[str, dict[str, Kind]] = {
         "workspace": Kind(
             f"a Workspace, or an object with {', '.join(_FILES[:-1])} and {_FILES[-1]}",
             lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in _FILES),
+            advice=_rather_a_workspace,
         ),
         "include_workspace_tools": YES_NO,
         "workspace_bash": YES_NO | made_of("BashOptions"),
@@ -562,11 +599,7 @@ _PLAY = Kind(
 )
 
 _PLACE = Kind(
-    "a place for files, such as DiskFiles or MemoryFiles (not a Workspace)",
-    lambda value: (
-        not isinstance(value, type)
-        and all(callable(getattr(value, verb, None)) for verb in ("apply", "list", "scan", "stream"))
-    ),
+    "a place for files, such as DiskFiles or MemoryFiles (not a Workspace)", _is_place, advice=_rather_a_place
 )
 
 
@@ -605,7 +638,16 @@ CALLS: dict[str, dict[str, Kind]] = {
         ),
     },
     "MountedFiles": {
-        "mounts": Kind(f"a dict of paths, each with {_PLACE.words}", _is_dict_of(_PLACE.fits)),
+        "mounts": Kind(
+            f"a dict of paths, each with {_PLACE.words}", _is_dict_of(_PLACE.fits), advice=_rather_a_place
+        ),
+    },
+    "ReadOnly": {"files": _PLACE},
+    "DiskFiles": {
+        "root": Kind(
+            "the path of a directory", lambda value: isinstance(value, str | PathLike) and value != ""
+        ),
+        "most_bytes": at_least(1),
     },
     "MemoryFiles": {
         "files": optional(

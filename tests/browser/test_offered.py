@@ -94,7 +94,10 @@ def test_options_are_taken() -> None:
         ({"timeout": True}, "timeout=True"),
         ({"most_characters": -1}, "most_characters=-1"),
         ({"hosts": "example.com"}, "list of letters"),
-        ({"allow_addresses": ["http://x"]}, "is not a host"),
+        ({"allow_addresses": ["http://x"]}, "allow_addresses: 'http://x' is not a host"),
+        ({"allow_addresses": "wiki.lan:80"}, "Write a list: allow_addresses="),
+        ({"timeout": "3"}, "timeout='3'"),
+        ({"most_characters": "many"}, "most_characters='many'"),
     ],
 )
 def test_options_that_make_no_sense_are_told_when_the_tools_are_made(options: Any, why: str) -> None:

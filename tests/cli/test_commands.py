@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -296,6 +298,22 @@ def test_doctor_says_whether_a_browser_starts_here_and_why_not(
     assert (found["state"], "FATAL: nothing works" in found["found"]) == ("note", True)
     monkeypatch.setattr("everthink.engines.here.find_chromium", lambda: None)
     assert "no Chromium" in row()["found"]
+
+
+@pytest.mark.slow
+def test_doctor_does_not_call_a_browser_ready_whose_package_is_missing(
+    run: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+
+    def missing(name: str, package: str | None = None) -> Any:
+        return None if name == "html_to_markdown" else find(name, package)
+
+    monkeypatch.setattr("importlib.util.find_spec", missing)
+    told = json.loads(run.invoke(cli, ["doctor", "--json"]).output)
+    [found] = [check for check in told["checks"] if check["name"] == "browser"]
+    assert (found["state"], found["mend"]) == ("note", 'pip install "everthink[browser]"')
+    assert "what its tools need is not installed" in found["found"]
 
 
 @pytest.mark.slow

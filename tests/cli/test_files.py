@@ -235,7 +235,11 @@ def test_changes_are_listed_compared_and_taken_back(run: CliRunner, store: str, 
     assert (local["equal"], "-2" in local["diff"]) == (False, True)
     assert "bytes.bin" in done(run, store, "log", WHO, "--limit", "1")
     assert files(run, store, "restore", WHO, "99").exit_code == 1
-    done(run, store, "restore", WHO, "4")
+    unknown = files(run, store, "diff", WHO, "--since", "99")
+    assert (unknown.exit_code, "There is no change 99." in unknown.stderr) == (1, True), unknown.output
+    assert done(run, store, "diff", WHO, "--since", "6") == ""
+    told = done(run, store, "restore", WHO, "4")
+    assert told == "2 changes made it so. To take that back: everthink files restore assistant/room-1 6\n"
     assert asyncio.run(in_room(store)) == {"/notes/plan.md": b"one\ntwo\n", "/bytes.bin": BYTES}
     assert done(run, store, "restore", WHO, "4") == "It is so already.\n"
     unknown = files(run, store, "restore", WHO, "--turn", "nope")
@@ -244,6 +248,23 @@ def test_changes_are_listed_compared_and_taken_back(run: CliRunner, store: str, 
     assert "/link" not in done(run, store, "ls", WHO, "-r")
     refused = files(run, store, "restore", WHO, "--turn", log[1]["turn"])
     assert (refused.exit_code, "ESTALE" in refused.stderr) == (1, True), refused.output
+
+
+def test_a_turn_is_taken_back_by_the_end_of_its_id_that_inspect_shows(run: CliRunner, store: str) -> None:
+    [turn, *_] = [one["turn"] for one in json.loads(done(run, store, "log", WHO, "--json")) if one["turn"]]
+    assert turn[-8:] in run.invoke(cli, ["inspect", "--store", store]).output
+    assert files(run, store, "restore", WHO, "--turn", turn[-3:]).exit_code == 1
+    assert "made it so" in done(run, store, "restore", WHO, "--turn", turn[-8:])
+    assert "/notes/plan.md" not in asyncio.run(in_room(store))
+
+
+def test_a_folder_that_is_not_empty_is_told_with_the_option_that_removes_it(
+    run: CliRunner, store: str
+) -> None:
+    refused = files(run, store, "rm", WHO, "/notes")
+    assert refused.exit_code == 1
+    assert "Say -r to remove it with all that is in it." in refused.stderr
+    assert "/notes/plan.md" in asyncio.run(in_room(store))
 
 
 # --- beside a server

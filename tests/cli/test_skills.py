@@ -49,6 +49,35 @@ def test_check_of_one_skill_ends_with_0_unless_warnings_count(run: CliRunner, tm
     assert run.invoke(cli, ["skills", "check", "odd", "--strict"]).exit_code == 1
 
 
+def test_check_names_files_that_are_not_there_and_scripts_that_nobody_runs(
+    run: CliRunner, tmp_path: Path
+) -> None:
+    body = "Run scripts/count.py, then scripts/cuont.py. Read references/style.md, and not a/scripts/x.py."
+    files = {
+        "scripts/count.py": "1",
+        "scripts/old.rb": "1",
+        "scripts/data.json": "{}",
+        "references/style.md": "x",
+    }
+    write(
+        tmp_path,
+        {"one/SKILL.md": text("one") + body, **{f"one/{path}": given for path, given in files.items()}},
+    )
+
+    result = run.invoke(cli, ["skills", "check", "one"])
+
+    assert result.exit_code == 0
+    assert "  note     Its instructions name scripts/cuont.py, which is not there." in result.output
+    assert "  note     scripts/old.rb is run by nobody." in result.output
+    assert "1 skill, 2 notes." in result.output
+
+
+def test_check_names_the_folder_that_would_be_a_root(run: CliRunner, tmp_path: Path) -> None:
+    write(tmp_path, {"agents/desk/skills/one/SKILL.md": text("one")})
+
+    assert "Name 'desk/skills' as a root of its own." in run.invoke(cli, ["skills", "check", "agents"]).output
+
+
 def test_check_of_a_folder_without_skills_ends_with_1(run: CliRunner, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
 

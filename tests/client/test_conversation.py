@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from everthink import Agent, Think, exposed, tool
+from everthink import Agent, Think, ToolContext, exposed, tool
 from everthink import chunks as ui
 from everthink.client import Reply, connect
 from everthink.errors import AgentError, CallFailed, NotConnected, TurnFailed
@@ -141,6 +141,27 @@ async def test_the_agent_goes_on_when_all_calls_are_decided(serve: Serve, enter:
     assert states == {"c1": "output-available", "c2": "output-denied"}
     with pytest.raises(AgentError, match="No call 'c1' waits"):
         await room.approve("c1")
+
+
+async def test_a_call_that_was_stopped_waits_for_nobody(serve: Serve, enter: Enter) -> None:
+    class Slow(Think):
+        model = ScriptedModel(calls("dig", {}, id="c1"))
+
+        @tool
+        async def dig(self, ctx: ToolContext) -> str:
+            """Dig until somebody stops it."""
+            await ctx.signal.wait()
+            return "a hole"
+
+    room = await enter(await serve(Slow), Slow)
+    reply = room.say("Dig")
+    async for chunk in reply:
+        if chunk.type == "tool-input-available":
+            await reply.cancel()
+    await reply.ended()
+    assert reply.outcome == "aborted"
+    assert [part["state"] for part in room.messages[-1].tool_parts] == ["input-available"]
+    assert room.to_answer == []
 
 
 async def test_a_tool_of_the_client_runs_in_the_client(serve: Serve, enter: Enter) -> None:

@@ -52,6 +52,33 @@ async def test_code_in_javascript_calls_tools_waits_and_goes_on(coder: MakeCoder
     assert await (await agent.agent()).workspace.read_file("/sum.txt") == "7"
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import fs from 'node:fs'; fs.readdirSync('/')",
+        "import { writeFileSync } from 'fs'; writeFileSync('/lost.txt', 'x')",
+        "import { existsSync } from 'node:fs'; existsSync('/kept.txt')",
+        "files.write('/lost.txt', 'x')",
+        "files.list('/')",
+    ],
+)
+async def test_javascript_is_not_shown_an_empty_tree_in_the_place_of_the_workspace(
+    coder: MakeCoder, code: str
+) -> None:
+    agent = await coder(options={"language": "javascript"})
+    await (await agent.agent()).workspace.write_file("/kept.txt", "kept")
+    output = await agent.run(code)
+    assert output["status"] == "error", output
+    assert "There are no files here" in output["error"]
+    assert "await state.readFile({path})" in output["error"]
+
+
+async def test_types_in_javascript_are_told_as_such(coder: MakeCoder) -> None:
+    agent = await coder(options={"language": "javascript"})
+    output = await agent.run("const n: number = 3; n")
+    assert output["error"].endswith("This runs JavaScript, not TypeScript: leave the types out."), output
+
+
 @pytest.mark.memory_case(403)
 async def test_quotes_and_templates_in_javascript_do_no_harm(coder: MakeCoder) -> None:
     agent = await coder(price, options={"language": "javascript"})

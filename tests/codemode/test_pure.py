@@ -12,6 +12,7 @@ from everthink.codemode.queries import CallRow
 from everthink.codemode.showing import for_model, lines_of
 from everthink.codemode.stubs import python_stub, python_type, typescript_stub, typescript_type
 from everthink.codemode.values import cut, data_of, packed, text_of, unpacked
+from everthink.session.row_size import cut as shortened
 
 STATES = ["done", "failed", "unknown", "denied"]
 
@@ -166,6 +167,20 @@ def test_output_is_told_by_line_and_the_end_of_it_is_kept() -> None:
     lines = lines_of([("stdout", "".join(f"{'x' * 99}{n}\n" for n in range(1000)))])
     assert lines[0].endswith("earlier lines are left out")
     assert lines[-1].endswith("999")
+
+
+@pytest.mark.parametrize("limit", [1_500, 500, 120])
+def test_what_was_shortened_in_an_old_message_is_shown_to_the_model_as_it_is_then(limit: int) -> None:
+    calls = [
+        {"seq": n, "name": "tools.f", "state": "done", "input": {"text": "x" * 90}, "output": "y" * 90}
+        for n in range(1, 9)
+    ]
+    output = {"status": "completed", "executionId": "call_1", "result": 7, "logs": ["a"] * 90, "calls": calls}
+    told = for_model(shortened(output, limit))
+    assert told["__truncated"] is True
+    if limit > 120:
+        assert told["calls"][-1].startswith("... [truncated ")
+    assert for_model({"status": "completed", "logs": "a text"})["logs"] == "a text"
 
 
 def test_the_model_reads_of_many_calls_the_first() -> None:

@@ -193,6 +193,8 @@ async def test_a_name_that_only_the_checker_of_types_knows_is_told(coder: MakeCo
         ("sorted(['b', 'A'], key=str.lower)", "key=lambda s: s.lower()"),
         ("await tools.pey(amount=1)", "Did you mean tools.pay?"),
         ("await state.readFile(path='/a')", "Did you mean state.read_file?"),
+        ("await tools.list(pth='/')", "It is declared so: async def list(path: str = ..., limit: int"),
+        ("await tools.write(path='/a', contents='x')", "def write(path: str, content: str) -> Any"),
         ("import asyncio\nawait asyncio.gather(return_exceptions=True)", "Catch in a function"),
         ("while True:\n    await codemode.search('x')", "calls it made before that stay done"),
     ],

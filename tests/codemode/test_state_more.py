@@ -370,6 +370,36 @@ async def test_several_edits_are_one_commit_with_their_call_and_told_as_writes(c
     ]
 
 
+async def test_what_is_no_text_is_not_spoilt_by_edits(agent: Coder) -> None:
+    files = await workspace_of(agent)
+    await files.write_file_bytes("/b.bin", b"foo\xff\x00foo")
+    for code in (
+        "state.replace_in_file(path='/b.bin', search='foo', replacement='x')",
+        "state.plan_edits(instructions=[{'kind': 'replace', 'path': '/b.bin', 'search': 'foo', 'replacement': 'x'}])",
+        "state.update_json(path='/b.bin', operations=[])",
+    ):
+        assert "EINVAL: /b.bin is no text. Read and write its bytes." in await refused(agent, f"await {code}")
+    code = "await state.replace_in_files(pattern='/**', search='foo', replacement='x')"
+    assert "/b.bin" not in [one["path"] for one in (await given(agent, code))["files"]]
+    assert await files.read_file_bytes("/b.bin") == b"foo\xff\x00foo"
+    # What is written as a whole takes its place
+    code = "await state.apply_edits(edits=[{'path': 'b.bin', 'content': '1'}, {'path': '/b.bin', 'content': '2'}])"
+    assert [one["changed"] for one in (await given(agent, code))["edits"]] == [True, True]
+    assert await files.read_file_bytes("/b.bin") == b"2"
+
+
+async def test_edits_of_one_file_at_once_all_count(coder: MakeCoder) -> None:
+    agent = await coder()
+    assert await given(
+        agent,
+        "import asyncio\n"
+        "await state.write_json(path='/n.json', value={})\n"
+        "await asyncio.gather(*[state.update_json(path='/n.json',"
+        " operations=[{'op': 'set', 'path': 'k' + str(n), 'value': n}]) for n in range(5)])\n"
+        "await state.read_json(path='/n.json')",
+    ) == {f"k{n}": n for n in range(5)}
+
+
 @pytest.mark.memory_case(305)
 async def test_trees_are_copied_moved_and_removed(agent: Coder) -> None:
     assert await given(

@@ -47,12 +47,12 @@ async def test_code_that_waited_for_a_person_goes_on_once_whenever_the_process_d
     ends = await ends_of("approval", nursery, store, monkeypatch)
     for at, (effects, part, files) in ends.items():
         assert part["state"] == "output-available", (at, part)
-        assert effects[:2] == ["sent o1", "refund o1"], (at, effects)
         assert len(effects) == len(set(effects)), (at, effects)
         if part["output"]["status"] == "completed":
             assert effects == ["sent o1", "refund o1", "sent refund o1"], (at, effects)
             assert files == {"/log.txt": b"refund o1"}, at
-        else:  # the refund was cut off, and the code did not look what became of it
+        else:  # the refund was cut off, before it did anything or after, and the code did not look
+            assert effects in (["sent o1"], ["sent o1", "refund o1"]), (at, effects)
             assert "may or may not have taken effect" in part["output"]["error"], (at, part)
 
 

@@ -261,3 +261,64 @@ def test_slips_in_names_of_settings_are_told_when_the_class_is_defined() -> None
         type("Slip", (Think,), {"workspaceBash": False})
     with pytest.raises(InvalidSettings):
         BashOptions(timeout=-1)
+
+
+class Careless(Notes):
+    """Gives what it happens to have."""
+
+    gives: Any = None
+
+    def stat(self, path: str) -> Any:
+        return {"size": 1} if self.gives is None else Entry(path, "file", 1, "text/plain", EPOCH, EPOCH)
+
+    def read_file_bytes(self, path: str) -> Any:
+        return self.gives
+
+    def read_dir(self, path: str, *, limit: int, offset: int) -> Any:
+        return ["a.txt"]
+
+    def glob(self, pattern: str) -> Any:
+        return {"/a.txt": 1}
+
+
+@pytest.mark.parametrize(
+    ("gives", "tool", "input", "told"),
+    [
+        (None, "list", {"path": "/"}, "Careless.read_dir() gave 'a.txt', a str. It has to give everthink."),
+        (
+            None,
+            "find",
+            {"pattern": "**"},
+            "Careless.glob() gave {'/a.txt': 1}, a dict. It has to give a list of",
+        ),
+        (None, "grep", {"query": "x"}, "Careless.glob() gave"),
+        (
+            None,
+            "read",
+            {"path": "/a"},
+            "Careless.stat() gave {'size': 1}, a dict. It has to give an everthink.",
+        ),
+        (
+            "text",
+            "read",
+            {"path": "/a"},
+            "Careless.read_file_bytes() gave 'text', a str. It has to give bytes",
+        ),
+        (
+            "text",
+            "edit",
+            {"path": "/a", "old_string": "t", "new_string": "n"},
+            "Careless.read_file_bytes() gave",
+        ),
+    ],
+)
+async def test_what_a_backend_gives_wrongly_is_named(
+    desk: MakeDesk, gives: Any, tool: str, input: dict[str, Any], told: str
+) -> None:
+    backend = Careless()
+    type(backend).gives = gives
+    agent = await desk(
+        include_workspace_tools=False, get_tools=lambda self: create_workspace_tools(backend, bash=False)
+    )
+    assert isinstance(await agent.call(tool, **input), Failed)
+    assert told in str(agent.shown.output)

@@ -23,8 +23,49 @@ async def test_a_folder_is_listed_with_sizes_and_slashes(desk: MakeDesk) -> None
         "entries": ["folder/", "b.txt (2.0 KB)", "link"],
     }
     assert (await agent.call("list", path="/", limit=1, offset=1))["entries"] == ["b.txt (2.0 KB)"]
-    assert await agent.call("list", path="/nothing") == {"path": "/nothing", "count": 0, "entries": []}
+    assert (await agent.call("list", path="/nothing"))["count"] == 0
     assert (await agent.call("list", path="/b.txt"))["count"] == 0
+
+
+async def test_why_nothing_is_listed_is_said_unless_the_folder_is_empty(desk: MakeDesk) -> None:
+    agent = await desk()
+    files = await agent.files()
+    await files.write_file("/b.txt", "x")
+    await files.mkdir("/empty")
+    empty = {"count": 0, "entries": []}
+    missing, file, folder, root, behind = await agent.turn(
+        calls("list", path="/nothing"),
+        calls("list", path="/b.txt"),
+        calls("list", path="/empty"),
+        calls("list", path="/", offset=9),
+        calls("list", path="/nothing", offset=9),
+    )
+    assert missing == {"path": "/nothing", **empty, "note": "There is no folder /nothing."}
+    assert file == {"path": "/b.txt", **empty, "note": "/b.txt is a file: read it."}
+    assert folder == {"path": "/empty", **empty}
+    assert root == {"path": "/", **empty}
+    assert behind == {"path": "/nothing", **empty}
+
+
+async def test_a_pattern_for_the_root_alone_that_finds_nothing_says_so(desk: MakeDesk) -> None:
+    agent = await desk()
+    await (await agent.files()).write_file("/notes/plan.md", "x")
+    told = await agent.call("find", pattern="*.md")
+    assert told["count"] == 0
+    assert told["note"] == "That is for what is in the root folder: **/*.md looks in all of them."
+    assert "note" not in await agent.call("find", pattern="/nothing/*.md")
+    assert "note" not in await agent.call("find", pattern="not*")
+
+
+async def test_what_stands_in_the_way_is_said_in_words_that_the_tool_has(desk: MakeDesk) -> None:
+    agent = await desk()
+    await (await agent.files()).write_file("/notes/plan.md", "x")
+    assert (await agent.call("grep", query="("))["error"].endswith(
+        "Escape its signs, or look for it as a fixed text."
+    )
+    assert (await agent.call("delete", path="/notes")).endswith(
+        "With `recursive` it is removed with all that is in it."
+    )
 
 
 @pytest.mark.memory_case(351, 600)

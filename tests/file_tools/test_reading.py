@@ -361,3 +361,11 @@ async def test_a_picture_that_was_read_is_shown_with_its_bytes_by_the_next_proce
     # Then its model sees the picture that was seen
     _, picture = again.shown.content or []
     assert picture == FilePart(f"data:image/png;base64,{base64.b64encode(PNG).decode()}", "image/png", None)
+
+
+async def test_lines_behind_the_last_one_are_told_to_the_model(desk: MakeDesk) -> None:
+    agent = await desk()
+    await (await agent.files()).write_file("/plan.md", "one\ntwo")
+    output = await agent.call("read", path="/plan.md", offset=9)
+    assert (output["content"], output["totalLines"]) == ("", 2)
+    assert agent.shown.output == "[/plan.md has 2 lines: none from line 9 on]"

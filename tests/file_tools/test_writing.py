@@ -206,3 +206,13 @@ async def test_a_change_says_which_call_of_which_turn_did_it(desk: MakeDesk) -> 
     assert by_call.turn is not None
     await files.undo(turn=by_call.turn)
     assert [entry.path for entry in await files.glob("*")] == ["/by-code"]
+
+
+async def test_an_edit_that_changes_nothing_says_so(desk: MakeDesk) -> None:
+    agent = await desk()
+    await (await agent.files()).write_file("/plan.md", "buy milk")
+    output = await agent.call("edit", path="/plan.md", old_string="milk", new_string="milk")
+    assert output["replaced"] is True
+    assert output["note"] == "The file is as it was: new_string is what was there."
+    changed = await agent.call("edit", path="/plan.md", old_string="milk", new_string="oats")
+    assert "note" not in changed

@@ -129,3 +129,23 @@ def test_the_second_set_of_numbers_ends_the_process() -> None:
 @pytest.mark.parametrize(("machine", "read", "write"), [("x86_64", 0, 1), ("aarch64", 63, 64)])
 def test_reading_and_writing_what_is_open_is_allowed(machine: str, read: int, write: int) -> None:
     assert asked(machine, read) == asked(machine, write) == ALLOWED
+
+
+WITHOUT_LANDLOCK = """
+from everthink.sandbox import lock
+from tests.sandbox import probe
+lock.landlock_version = lambda: 0
+probe.main()
+"""
+
+
+@needs_linux
+@pytest.mark.slow
+def test_where_the_kernel_has_no_landlock_the_other_walls_hold_by_themselves() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LANDLOCK], cwd=HERE, stdout=subprocess.PIPE, check=True
+    )
+    found = json.loads(ran.stdout)
+    assert found["held"]["landlock"] == "this kernel has no Landlock (Linux 5.13, switched on)"
+    assert {step: found["held"][step] for step in NEEDED} == dict.fromkeys(NEEDED, "")
+    assert found["done"] == []

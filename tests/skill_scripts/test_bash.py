@@ -133,3 +133,9 @@ async def test_what_a_script_leaves_in_output_is_returned() -> None:
     ]
     assert "bytes, and may have 64,000" in await refusal("a.sh", "head -c 64001 /dev/zero > /output/a")
     assert "may leave 20" in await refusal("a.sh", "for i in $(seq 21); do echo > /output/$i; done")
+
+
+async def test_a_file_that_is_not_there_is_no_empty_one() -> None:
+    found = await ran("a.sh", "workspace-read /nope.md; echo $?", workspace_instance=files())
+    assert found["stdout"] == "1\n"
+    assert "there is no file /nope.md" in found["stderr"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from everthink.errors import ToolError
 from tests.skill_scripts.scripts import add, asset, files, ran, refusal, script, text
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -156,9 +157,7 @@ async def test_writing_needs_the_right_to_write() -> None:
 
 
 @pytest.mark.memory_case(551)
-@pytest.mark.parametrize(
-    "options", [{}, {"workspace": "read-write"}, {"workspace": "none", "workspace_instance": files()}]
-)
+@pytest.mark.parametrize("options", [{}, {"workspace": "none", "workspace_instance": files()}])
 async def test_without_a_workspace_or_the_right_to_it_nothing_is_read(options: dict[str, Any]) -> None:
     source = "export default (input, ctx) => ctx.workspace.readFile('a')"
     assert "Workspace access is not available" in await refusal("a.js", source, **options)
@@ -167,3 +166,11 @@ async def test_without_a_workspace_or_the_right_to_it_nothing_is_read(options: d
 async def test_a_tool_that_was_not_given_is_not_available() -> None:
     source = "export default (input, ctx) => ctx.tools.remove({path: '/'})"
     assert "Tool not available: remove" in await refusal("a.js", source, tools=[add])
+
+
+async def test_a_path_that_is_missing_is_told_in_the_words_of_the_script() -> None:
+    source = "export default async function run(input, ctx) { return ctx.workspace.readFile(input.path) }"
+    with pytest.raises(ToolError, match="path is a text, and not missing"):
+        await ran("a.js", source, workspace_instance=files(), input={})
+    with pytest.raises(ToolError, match="path is a text, and not an object"):
+        await ran("a.js", source, workspace_instance=files(), input={"path": {}})

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.anyio
         ({"timeout": "30"}, "timeout"),
         ({"workspace": "write"}, "read-write"),
         ({"workspace_instance": "/srv"}, "workspace"),
+        ({"workspace": "read"}, "does not say which workspace"),
+        ({"workspace": "read-write"}, "workspace_instance=self.workspace"),
         ({"network": "example.com"}, "list of hosts"),
         ({"network": []}, "no host"),
         ({"network": ["http://example.com"]}, "not a host"),
@@ -46,7 +48,7 @@ def test_an_option_that_is_none_is_refused_where_it_is_written(options: Any, wor
     ("options", "reads", "writes"),
     [
         ({}, False, False),
-        ({"workspace": "read-write"}, False, False),
+        ({"workspace": "none"}, False, False),
         ({"workspace_instance": files()}, True, False),
         ({"workspace_instance": files(), "workspace": "none"}, False, False),
         ({"workspace_instance": files(), "workspace": "read"}, True, False),

@@ -285,6 +285,8 @@ async def test_a_script_gets_its_skill_its_source_its_input_and_all_files() -> N
         pytest.param(
             "scripts/none.py", "has no script 'scripts/none.py'", marks=pytest.mark.memory_case(522)
         ),
+        ("scripts/none.py", "There are: scripts/"),
+        ("run.py", "There are: scripts/"),
         pytest.param("scripts/run.rb", "scripts end with .js, .mjs", marks=pytest.mark.memory_case(523)),
         pytest.param("scripts/run", "scripts end with", marks=pytest.mark.memory_case(523)),
         pytest.param("scripts/../run.py", "empty, `.` or `..` parts", marks=pytest.mark.memory_case(524)),

@@ -309,3 +309,15 @@ def test_a_strange_schema_lets_input_pass(schema: dict[str, Any]) -> None:
 def test_substituted_input_of_a_given_schema_is_not_checked() -> None:
     made = Tool.from_schema("t", "", SCHEMA, print)
     assert made.arguments({"citi": 3}, lenient=True) == {"citi": 3}
+
+
+def test_a_dict_of_tools_in_a_list_is_told_with_the_way_to_put_it_there() -> None:
+    @tool
+    def add(a: int) -> int:
+        """Add."""
+        return a
+
+    with pytest.raises(ToolDefinitionError) as told:
+        as_tools([{"add": add}], "get_tools()")
+    assert str(told.value).startswith("get_tools(): a dict of tools is in the list.")
+    assert "[*more.values()]" in str(told.value)

@@ -58,22 +58,42 @@ export function useAttachments() {
 
 export type Attachments = ReturnType<typeof useAttachments>;
 
-/** Store what is attached, and make it parts of a message; or say why that is not possible. */
+/** Store what is attached, and make it parts of a message; or say why that is not possible, and leave nothing behind. */
 export async function partsOf(attached: Attached[], files: FilesFeed): Promise<{ parts: Part[]; trouble: string | null }> {
   const [pictures, notes]: [Part[], Part[]] = [[], []];
-  let carried = 0;
-  for (const { file } of attached) {
-    const stored = await files.store(file, FOLDER);
-    const isSeen = SEEN.test(file.type) && file.size <= SEEN_BYTES && carried + file.size <= CARRIED_BYTES;
-    if (stored.trouble !== null && !isSeen) return { parts: [], trouble: `${file.name} was not sent. ${stored.trouble}` };
-    if (isSeen) {
-      carried += file.size;
-      pictures.push({ type: "file", mediaType: file.type, filename: file.name, url: await dataUrl(file) });
+  const seen = seenOf(attached);
+  const toStore = attached.map(({ file }) => file);
+  const tooLarge = await files.tooLarge(toStore.filter((file) => !seen.has(file)));
+  if (tooLarge) return { parts: [], trouble: notSent(tooLarge.file, tooLarge.trouble) };
+  const stored: string[] = [];
+  for (const file of toStore) {
+    const { value, trouble } = await files.store(file, FOLDER);
+    if (trouble !== null && !seen.has(file)) {
+      for (const path of stored) await files.remove(path);
+      return { parts: [], trouble: notSent(file, trouble) };
     }
-    if (stored.trouble === null) notes.push({ type: "text", text: noteOf(stored.value.path, file) });
+    if (seen.has(file)) pictures.push({ type: "file", mediaType: file.type, filename: file.name, url: await dataUrl(file) });
+    if (trouble === null) {
+      stored.push(value.path);
+      notes.push({ type: "text", text: noteOf(value.path, file) });
+    }
   }
   return { parts: [...pictures, ...notes], trouble: null };
 }
+
+/** What the model is shown at once, as far as there is room in a message. */
+function seenOf(attached: Attached[]): Set<File> {
+  let carried = 0;
+  return new Set(
+    attached.flatMap(({ file }) => {
+      const isSeen = SEEN.test(file.type) && file.size <= SEEN_BYTES && carried + file.size <= CARRIED_BYTES;
+      if (isSeen) carried += file.size;
+      return isSeen ? [file] : [];
+    }),
+  );
+}
+
+const notSent = (file: File, why: string): string => `The message was not sent, because of ${file.name}. ${why}`;
 
 const noteOf = (path: string, file: File): string =>
   `[Attached: ${path} (${[file.type, sized(file.size)].filter(Boolean).join(", ")})]`;

@@ -355,6 +355,7 @@ function ExchangeView({ turn, fork, feed, busy, actions, newest, live, mark, onR
                 open={current}
                 live={current && live}
                 readOnly={old}
+                cut={mark?.cut && !old}
               />
             );
           })}

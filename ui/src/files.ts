@@ -205,6 +205,17 @@ export class FilesFeed {
     this.changed();
   };
 
+  /** The first of these files that is larger than one may be here. */
+  tooLarge = async (files: File[]): Promise<{ file: File; trouble: string } | null> => {
+    if (files.length === 0) return null;
+    const { value } = await this.ask<Folder | null>(`/files${query(ROOT)}`);
+    for (const file of files) {
+      const trouble = overBound(file, value?.upload_bytes);
+      if (trouble) return { file, trouble };
+    }
+    return null;
+  };
+
   /** Store a file in a folder, under a name that nothing has yet, without a word in the panel. */
   store = async (file: File, folder: string): Promise<Told<{ path: string }>> => {
     const { value } = await this.ask<Folder | null>(`/files${query(folder)}`);

@@ -4,7 +4,8 @@ import type { UIMessage } from "ai";
 import { Icon } from "./icons";
 import type { Ending } from "./journal";
 
-export type Marked = { kind: "stopped" | "failed" | "half"; text: string };
+/** `cut`: the turn ended in the middle, so what ran in it has ended, too. */
+export type Marked = { kind: "stopped" | "failed" | "half"; text: string; cut?: true };
 
 /**
  * What the journal says about the turns of an exchange, now and after a reload. `isTold`: the failure itself is
@@ -23,11 +24,11 @@ export function ending(
     // Nothing was said in it: it hangs on the question, or on the answer that it was to go on with.
     endings?.find((one) => one.question !== null && one.question === ((said && answer.at(-1)) || asked)?.id);
   if (ended?.status === "aborted") {
-    return { kind: "stopped", text: said ? "Stopped here." : "Stopped before an answer." };
+    return { kind: "stopped", text: said ? "Stopped here." : "Stopped before an answer.", cut: true };
   }
   if (ended?.status === "error") {
     const what = said ? "This answer failed and is not complete." : "There is no answer: the turn failed.";
-    return { kind: "failed", text: isTold || !ended.error ? what : `${what} ${ended.error}` };
+    return { kind: "failed", text: isTold || !ended.error ? what : `${what} ${ended.error}`, cut: true };
   }
   const steps = answer.map(stepsTaken).find((count) => count !== null) ?? null;
   if (steps !== null) {

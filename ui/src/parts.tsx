@@ -17,10 +17,12 @@ type Props = {
   live: boolean;
   /** Of another branch: nothing in it can be answered. */
   readOnly?: boolean;
+  /** Its turn was stopped or failed: what ran in it has ended, and waits for nobody. */
+  cut?: boolean;
 };
 
 export const MessageView = memo(
-  function MessageView({ message, actions, open, live, readOnly = false }: Props) {
+  function MessageView({ message, actions, open, live, readOnly = false, cut = false }: Props) {
     const last = message.parts.length - 1;
     const first = message.parts.findIndex(isSource);
     return message.parts.map((part, index) => {
@@ -53,6 +55,7 @@ export const MessageView = memo(
                 open={open}
                 live={live}
                 readOnly={readOnly}
+                cut={cut}
               />
             );
           }
@@ -72,6 +75,7 @@ export const MessageView = memo(
     before.open === after.open &&
     before.live === after.live &&
     before.readOnly === after.readOnly &&
+    before.cut === after.cut &&
     before.message.id === after.message.id &&
     before.message.parts.length === after.message.parts.length &&
     before.message.parts.every((part, index) => part === after.message.parts[index]),

@@ -54,24 +54,26 @@ const TONES: Partial<Record<ToolPart["state"], string>> = {
   "output-denied": "bad",
 };
 
-export type CardProps = { part: ToolPart; actions: ToolActions; open: boolean; live: boolean; readOnly: boolean };
+export type CardProps = { part: ToolPart; actions: ToolActions; open: boolean; live: boolean; readOnly: boolean; cut?: boolean };
 
-export function ToolCard({ part, actions, open, live, readOnly }: CardProps) {
+export function ToolCard({ part, actions, open, live, readOnly, cut = false }: CardProps) {
   const title = useId();
   const name = getToolName(part);
   const question = questionOf(part, actions.answered);
   const asks = part.state === "approval-requested";
-  const waits = part.state === "input-available" && open && !live;
+  const begun = part.state === "input-streaming" || part.state === "input-available";
+  const ended = cut && begun;
+  const waits = part.state === "input-available" && open && !live && !ended;
   const byHand = waits && !actions.own.has(name);
   // A tool that tells how far it is has an output before it is done.
   const half = part.state === "output-available" && part.preliminary === true;
-  const left = half ? !live : readOnly && ["input-streaming", "input-available", "approval-requested"].includes(part.state);
-  const running = !waits && !left && (half || part.state === "input-streaming" || part.state === "input-available");
+  const left = half ? !live : readOnly && (begun || asks);
+  const running = !waits && !left && !ended && (half || begun);
   const denied = part.state === "approval-responded" && part.approval.approved === false;
   const asked = question && (asks ? "Asks you" : part.state === "approval-responded" ? outcome(question) : null);
   const shown = question && !Object.hasOwn(CODE_CARDS, name) ? null : shownOf(part);
-  const label = shown?.failed ? LABELS["output-error"] : left ? (half ? "Was not finished" : "Was not answered") : half ? "Running" : denied ? "Denied" : waits ? (byHand ? "Waiting for an answer" : "Running in your browser") : (asked ?? LABELS[part.state]);
-  const tone = denied || shown?.failed ? "bad" : half ? (left ? "bad" : "") : byHand ? "wait" : (TONES[part.state] ?? "");
+  const label = shown?.failed ? LABELS["output-error"] : ended ? "Was not finished" : left ? (half ? "Was not finished" : "Was not answered") : half ? "Running" : denied ? "Denied" : waits ? (byHand ? "Waiting for an answer" : "Running in your browser") : (asked ?? LABELS[part.state]);
+  const tone = denied || ended || shown?.failed ? "bad" : half ? (left ? "bad" : "") : byHand ? "wait" : (TONES[part.state] ?? "");
   const seconds = actions.duration(part.toolCallId);
   const input = part.input;
   const empty = typeof input === "object" && input !== null && Object.keys(input).length === 0;

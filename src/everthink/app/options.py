@@ -289,7 +289,7 @@ def network_of(allow: Any, prefix: str) -> Network:
     if allow:
         from ..guard.addresses import named_places
 
-        named_places(allow)  # raises about what is no host
+        named_places(allow, "allow_addresses")  # raises about what is no host
     return Network(Sealer.from_environment(), allow=tuple(allow), prefix=prefix)
 
 

@@ -17,6 +17,7 @@ from ..codemode.tool import CodeLanguage, create_execute_tool, is_installed
 from ..errors import InvalidSettings, MissingExtra
 from ..file_tools.place import Place
 from ..file_tools.reading import shown
+from ..guard.addresses import named_places
 from ..guard.finding import Resolve, look_up
 from ..guard.rules import Rules
 from ..tools.context import ToolContext
@@ -94,7 +95,7 @@ def create_browser_tools(
         )
     pages = Pages(
         where=Where(executable, cdp_url),
-        rules=Rules(hosts=hosts, never=never, allow=allow_addresses),
+        rules=Rules(hosts=hosts, never=never, allow=named_places(allow_addresses, "allow_addresses")),
         browsers=browsers,
         session=session,
         timeout=float(timeout),
@@ -124,10 +125,14 @@ def _check(
         raise _wrong("cdp_url is no address of a browser.", 'Write "ws://host:9222/…" or "http://host:9222".')
     if session not in ("agent", "turn"):
         raise _wrong(f"session={session!r}.", 'Choose "agent" or "turn".')
-    if isinstance(timeout, bool) or timeout <= 0:
+    if not _is_number(timeout) or timeout <= 0:
         raise _wrong(f"timeout={timeout!r}.", "Give seconds above 0.")
-    if isinstance(most_characters, bool) or most_characters < 0:
+    if not _is_number(most_characters) or most_characters < 0:
         raise _wrong(f"most_characters={most_characters!r}.", "Give a number, or 0 for no bound.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _wrong(what: str, next_step: str) -> InvalidSettings:

@@ -31,6 +31,8 @@ class Transcript:
         self._drafts: dict[str, Accumulator] = {}
         # Continuations that are over: they stay on the screen until the conversation comes that holds them.
         self._over: dict[str, Accumulator] = {}
+        self._cut: set[str] = set()
+        """Answers of turns that were stopped or failed: what ran in them waits for nobody."""
         # The chunks of each request, by number, as JSON text.
         self._bodies: dict[str, list[str]] = {}
 
@@ -62,9 +64,11 @@ class Transcript:
         return shown[-1] if shown and shown[-1].role == "assistant" else None
 
     def open_calls(self, state: str) -> list[Part]:
-        """The tool calls of the last answer that are in this state."""
+        """The tool calls of the last answer that are in this state and wait for somebody."""
         last = self.last_answer
-        return [] if last is None else [part for part in last.tool_parts if part.get("state") == state]
+        if last is None or (state == "input-available" and last.id in self._cut):
+            return []
+        return [part for part in last.tool_parts if part.get("state") == state]
 
     def call(self, call_id: str) -> Part | None:
         """A tool call of the last answer, however it stands."""
@@ -140,6 +144,8 @@ class Transcript:
             new = self._chunk(frame.id, frame.seq, frame.body, frame.continuation)
         if frame.done:
             draft = self._drafts.pop(frame.id, None)
+            ids = {*(frame.message_ids or ()), *([] if draft is None else [draft.message().id])}
+            self._cut = self._cut | ids if frame.outcome in ("aborted", "error") else self._cut - ids
             if draft is not None and draft.continuation and not self._holds(draft.message().text):
                 self._over[frame.id] = draft
             self._ended(frame.id)

@@ -20,10 +20,17 @@ _WAYS: tuple[tuple[str, str], ...] = (
     ),
     ("process is not defined", "There is no process here. Code ends with its last line."),
     ("open is not defined", "Files: await state.readFile({path}), await state.writeFile({path, content})."),
+    (
+        "There are no files here",
+        "Those of the workspace: await state.readFile({path}), await state.writeFile({path, content}).",
+    ),
     ("There is no state.", "The names of state are in camelCase: state.readFile."),
     ("BigInt are forbidden", "Return a string: String(value)."),
 )
 _KEYWORDS = re.compile(r"\b(?:tools|state|codemode)\.\w+\(\s*\w+\s*=[^=>]")
+_TYPES = re.compile(
+    r"\b(?:const|let|var)\s+\w+\s*:|^\s*(?:interface|type|enum)\s+\w+|\)\s*:\s*\w+\s*(?:=>|\{)", re.MULTILINE
+)
 _PYTHON = re.compile(
     r"^\s*(?:def \w+\(.*\):|for .+ in .+:|if .+:|import \w+$|from \w+ import |print\()", re.MULTILINE
 )
@@ -34,6 +41,8 @@ def advised(error: str, code: str) -> str:
     told = [error, *(way for sign, way in _WAYS if sign in error)]
     if _KEYWORDS.search(code):
         told.append("Parameters are one object: await tools.name({key: value}).")
+    if "SyntaxError" in error and _TYPES.search(code):
+        told.append("This runs JavaScript, not TypeScript: leave the types out.")
     if _PYTHON.search(code):
         told.append("This runs JavaScript, not Python.")
     return "\n".join(dict.fromkeys(told))

@@ -76,19 +76,32 @@ def _line(stream: Stream, line: str) -> str:
     return line if stream == "stdout" else f"[error] {line}"
 
 
+def _named(call: Any) -> Any:
+    """A call in a line; what is none, as it is."""
+    if not isinstance(call, Mapping):
+        return call
+    made = cast("Mapping[str, Any]", call)
+    return (
+        f"{made['seq']} {made['name']}: {made['state']}" if {"seq", "name", "state"} <= made.keys() else made
+    )
+
+
 def for_model(output: Any) -> Any:
-    """What the model reads: the result and the output within bounds, of the calls their names and ends."""
+    """What the model reads: the result and the output within bounds, of the calls their names and ends.
+
+    Of an output that was shortened in an old message there may be any part: lists that end with a text.
+    """
     if not isinstance(output, Mapping):
         return output
     told = dict(cast("Mapping[str, Any]", output))
     for key in ("result", "error"):
         if key in told:
             told[key] = cut(told[key], MODEL_BUDGET)
-    if "logs" in told:
-        told["logs"] = cut("\n".join(cast("list[str]", told["logs"])), MODEL_BUDGET)
-    calls = cast("list[dict[str, Any]]", told.get("calls", ()))
-    named = [f"{one['seq']} {one['name']}: {one['state']}" for one in calls]
-    count = len(named) + told.pop("callsLeftOut", 0)
-    told["calls"] = named if count <= 50 else [*named[:50], f"… and {count - 50:,} more"]
+    if isinstance(told.get("logs"), list):
+        told["logs"] = cut("\n".join(map(str, cast("list[Any]", told["logs"]))), MODEL_BUDGET)
+    if isinstance(told.get("calls"), list):
+        named = [_named(one) for one in cast("list[Any]", told["calls"])]
+        count = len(named) + told.pop("callsLeftOut", 0)
+        told["calls"] = named if count <= 50 else [*named[:50], f"… and {count - 50:,} more"]
     told.pop("code", None)
     return told

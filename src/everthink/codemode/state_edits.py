@@ -11,15 +11,17 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ..errors import ToolError, WorkspaceError
 from ..file_tools.place import Place
+from ..media_types import text_of
 from ..messages import decode_json
 from ..text_diff import unified
+from ..workspace.paths import normal
 from ..workspace.port import Put
 from .json_path import NoPlace, steps_of, value_at, with_value, without
-from .state_looking import HOW, text_if_any, wanted_of
+from .state_looking import HOW, is_small_file, wanted_of
 from .state_parts import (
     ANY,
     FLAG,
@@ -64,12 +66,12 @@ def _json(place: Place) -> Tools:
 
     async def update_json(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
         path = given["path"]
-        before = await text_at(files, path)
-        value = json_of(path, before)
+        before = await _before(files, path)
+        value = json_of(path, before.editable(path))
         for operation in given["operations"]:
             value = _updated(value, operation)
         after = _as_json(value, given.get("spaces", 2))
-        told = {"value": value, "diff": await _diff(path, before, after)}
+        told = {"value": value, "diff": await _diff(path, before.text, after)}
         told["operationsApplied"] = len(given["operations"])
         return _puts({path: (before, after)}), told
 
@@ -97,22 +99,25 @@ def _json(place: Place) -> Tools:
 def _texts(place: Place) -> Tools:
     async def replace_in_file(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
         path, wanted = given["path"], wanted_of(given["search"], given)
-        before = await text_at(files, path)
-        after, count = await asyncio.to_thread(wanted.replaced, before, given["replacement"])
+        before = await _before(files, path)
+        text = before.editable(path)
+        after, count = await asyncio.to_thread(wanted.replaced, text, given["replacement"])
         return _puts({path: (before, after)}), {"replaced": count}
 
     async def replace_in_files(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
         wanted = wanted_of(given["search"], given)
-        texts: dict[str, tuple[str, str]] = {}
+        texts: dict[str, tuple[_Before, str]] = {}
         told: list[dict[str, Any]] = []
         for entry in await files.glob(given["pattern"]):
-            before = await text_if_any(files, entry)
-            if before is None:
+            if not is_small_file(entry):
                 continue
-            after, count = await asyncio.to_thread(wanted.replaced, before, given["replacement"])
+            before = await _before(files, entry.path)
+            if before.text is None:
+                continue
+            after, count = await asyncio.to_thread(wanted.replaced, before.text, given["replacement"])
             if count:
                 texts[entry.path] = (before, after)
-                diff = await _diff(entry.path, before, after)
+                diff = await _diff(entry.path, before.text, after)
                 told.append({"path": entry.path, "replaced": count, "diff": diff})
         is_dry = given.get("dry_run", False)
         total = sum(one["replaced"] for one in told)
@@ -141,17 +146,15 @@ def _texts(place: Place) -> Tools:
 
 def _several(place: Place) -> Tools:
     async def plan_edits(files: Any, given: dict[str, Any]) -> Any:
-        texts: dict[str, str | None] = {}
+        planned: dict[str, _Before] = {}
         told: list[dict[str, Any]] = []
         for instruction in _objects(given["instructions"], "instruction"):
-            path = _text_in(instruction, "path")
-            if path not in texts:
-                texts[path] = await files.read_file(path)
-            before = texts[path]
+            path = normal(_text_in(instruction, "path"))
+            before = planned.get(path) or await _before(files, path)
             after = await _planned(path, before, instruction)
-            texts[path] = after
-            diff = await _diff(path, before or "", after)
-            edit = {"path": path, "changed": before != after, "content": after, "diff": diff}
+            planned[path] = _Before(_hash(after.encode("utf-8", "replace")), after)
+            edit = {"path": path, "changed": before.text != after, "content": after}
+            edit["diff"] = await _diff(path, before.text, after)
             told.append({"instruction": instruction, **edit})
         changed = sum(one["changed"] for one in told)
         return {"edits": told, "totalChanged": changed, "totalInstructions": len(told)}
@@ -193,56 +196,74 @@ def _several(place: Place) -> Tools:
 
 
 async def _applied(files: Any, edits: Sequence[Any], is_dry: bool) -> tuple[list[Put], Any]:
-    last: dict[str, tuple[str | None, str]] = {}
+    last: dict[str, tuple[_Before, str]] = {}
     told: list[dict[str, Any]] = []
     for edit in _objects(edits, "edit"):
-        path, after = _text_in(edit, "path"), _text_in(edit, "content")
-        first = last[path][0] if path in last else await files.read_file(path)
-        before = last[path][1] if path in last else first
+        path, after = normal(_text_in(edit, "path")), _text_in(edit, "content")
+        first = last[path][0] if path in last else await _before(files, path)
+        text = last[path][1] if path in last else first.text
         last[path] = (first, after)
-        diff = await _diff(path, before or "", after)
-        told.append({"path": path, "changed": before != after, "diff": diff})
+        told.append({"path": path, "changed": text != after, "diff": await _diff(path, text, after)})
     changed = sum(one["changed"] for one in told)
     return [] if is_dry else _puts(last), {"dryRun": is_dry, "edits": told, "totalChanged": changed}
 
 
-async def _planned(path: str, before: str | None, instruction: Mapping[str, Any]) -> str:
+class _Before(NamedTuple):
+    """A file as it is found."""
+
+    hash: str
+    """Empty when there is none."""
+    text: str | None
+    """`None` when there is no file, and when it is no text."""
+
+    def editable(self, path: str) -> str:
+        """Its text, if there is one to edit."""
+        if not self.hash:
+            raise ToolError(f"ENOENT: There is no file {path}.")
+        if self.text is None:
+            raise ToolError(f"EINVAL: {path} is no text. Read and write its bytes.")
+        return self.text
+
+
+async def _before(files: Any, path: str) -> _Before:
+    data: bytes | None = await files.read_file_bytes(path)
+    return _Before("", None) if data is None else _Before(_hash(data), text_of(data))
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+async def _planned(path: str, before: _Before, instruction: Mapping[str, Any]) -> str:
     match instruction.get("kind"):
         case "write":
             return _text_in(instruction, "content")
         case "writeJson" | "write_json":
             return _as_json(instruction.get("value"), 2)
         case "replace":
-            if before is None:
+            if not before.hash:
                 raise ToolError(f"ENOENT: There is no file {path} to replace something in.")
             options = {**instruction, **_mapping(instruction.get("options"))}
             wanted = wanted_of(_text_in(instruction, "search"), options)
             replacement = _text_in(instruction, "replacement")
-            return (await asyncio.to_thread(wanted.replaced, before, replacement))[0]
+            text = before.editable(path)
+            return (await asyncio.to_thread(wanted.replaced, text, replacement))[0]
         case kind:
             raise ToolError(f"EINVAL: There is no edit {kind!r}: kind is write, replace or writeJson.")
 
 
-def _puts(texts: Mapping[str, tuple[str | None, str]]) -> list[Put]:
+def _puts(texts: Mapping[str, tuple[_Before, str]]) -> list[Put]:
     """What is written: only what differs, over what was looked at."""
     return [
-        Put(path, after.encode("utf-8", "replace"), None, _hash(before))
+        Put(path, after.encode("utf-8", "replace"), None, before.hash)
         for path, (before, after) in texts.items()
-        if before != after
+        if before.text != after
     ]
 
 
-def _hash(text: str | None) -> str | None:
-    if text is None:
-        return ""
-    data = text.encode("utf-8", "replace")
-    # What was read is not what is there when it was no UTF-8: then it is written as it would be anywhere.
-    return None if "\ufffd" in text else hashlib.sha256(data).hexdigest()
-
-
-async def _diff(path: str, before: str, after: str) -> str:
+async def _diff(path: str, before: str | None, after: str) -> str:
     try:
-        return await asyncio.to_thread(unified, before, after, old=path, new=path)
+        return await asyncio.to_thread(unified, before or "", after, old=path, new=path)
     except WorkspaceError:
         return _TOO_LONG
 

@@ -15,7 +15,7 @@ from ..workspace.paths import normal
 from ..workspace.port import Entry
 from .state_parts import FLAG, NUMBER, PATH, TEXT, Schema, Tools, below, bytes_at, read_tool, text_at
 
-__all__ = ["HOW", "Wanted", "looking_tools", "text_if_any", "wanted_of"]
+__all__ = ["HOW", "Wanted", "is_small_file", "looking_tools", "wanted_of"]
 
 MOST_MATCHES = 200
 LARGEST_TEXT = 1 << 20
@@ -100,7 +100,7 @@ def looking_tools(place: Place) -> Tools:
         for entry in await files.glob(given.get("pattern", "**/*")):
             if most <= 0:
                 break
-            text = await text_if_any(files, entry)
+            text = await _text_if_any(files, entry)
             if text is not None and (lines := await asyncio.to_thread(wanted.lines, text, given, most)):
                 found.append({"path": entry.path, "matches": lines})
                 most -= len(lines)
@@ -207,9 +207,13 @@ def looking_tools(place: Place) -> Tools:
     }
 
 
-async def text_if_any(files: Any, entry: Entry) -> str | None:
-    """The text of a file that is one, and is not too large."""
-    if entry.kind != "file" or entry.size > LARGEST_TEXT:
+def is_small_file(entry: Entry) -> bool:
+    """True for what is looked through when many are."""
+    return entry.kind == "file" and entry.size <= LARGEST_TEXT
+
+
+async def _text_if_any(files: Any, entry: Entry) -> str | None:
+    if not is_small_file(entry):
         return None
     data = await files.read_file_bytes(entry.path)
     return None if data is None else text_of(data)

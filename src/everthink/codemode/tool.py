@@ -381,6 +381,8 @@ class _Run:
             now=row.began_at,
             seed=row.id,
             limits=options.limits,
+            # Files are the host's. A tree of the engine's own would be an empty one that nobody keeps.
+            collect=(),
         )
         sandbox = options.sandbox or self._executions.sandbox(options.language)
         showing = asyncio.ensure_future(self._show(execution)) if self._ctx.show is not None else None

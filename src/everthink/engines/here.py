@@ -5,6 +5,7 @@ doctor --looked--> bash, Python, JavaScript, machines, a browser --> one row eac
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from dataclasses import dataclass
 
@@ -74,6 +75,12 @@ async def _browser() -> Found:
     if found is None:
         return Found(
             "browser", "no Chromium is found", "apt install chromium, or cdp_url=… See docs/browser.md"
+        )
+    if importlib.util.find_spec("html_to_markdown") is None:
+        return Found(
+            "browser",
+            f"there is one ({found}), and what its tools need is not installed",
+            'pip install "everthink[browser]"',
         )
     quiet = logging.getLogger("everthink.browser")
     level = quiet.level

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 from ..calling import awaited
@@ -12,6 +11,7 @@ from ..tools.context import ToolContext
 from ..workspace.grep import Found, Hits, Search
 from ..workspace.port import Entry
 from ..workspace.workspace import Workspace
+from .operations import as_bytes, as_entries, as_entry
 from .place import Place, shown_error
 from .sizes import in_words
 
@@ -25,11 +25,25 @@ _PAGE = 100
 
 async def list_folder(place: Place, ctx: ToolContext, path: str, limit: int, offset: int) -> dict[str, Any]:
     """What is in a folder."""
+    files = place.of(ctx)
     try:
-        entries: Sequence[Entry] = await awaited(place.of(ctx).read_dir(path, limit=limit, offset=offset))
+        given = await awaited(files.read_dir(path, limit=limit, offset=offset))
+        entries = as_entries(files, "read_dir", given)
+        note = None if entries or offset else await _why_empty(files, path)
     except WorkspaceError as error:
         raise shown_error(error) from error
-    return {"path": path, "count": len(entries), "entries": [_line(entry) for entry in entries]}
+    told = {"path": path, "count": len(entries), "entries": [_line(entry) for entry in entries]}
+    return told if note is None else {**told, "note": note}
+
+
+async def _why_empty(files: Any, path: str) -> str | None:
+    """Why nothing is listed, unless it is a folder with nothing in it."""
+    if path.strip("/") in ("", ".") or not callable(getattr(files, "stat", None)):
+        return None
+    entry = as_entry(files, await awaited(files.stat(path)))
+    if entry is None:
+        return f"There is no folder {path}."
+    return None if entry.kind == "directory" else f"{path} is a file: read it."
 
 
 def _line(entry: Entry) -> str:
@@ -44,8 +58,9 @@ def _line(entry: Entry) -> str:
 
 async def find_files(place: Place, ctx: ToolContext, pattern: str) -> dict[str, Any]:
     """What has a path like this."""
+    files = place.of(ctx)
     try:
-        entries: Sequence[Entry] = await awaited(place.of(ctx).glob(pattern))
+        entries = as_entries(files, "glob", await awaited(files.glob(pattern)))
     except WorkspaceError as error:
         return {"error": str(error)}
     paths = [
@@ -56,6 +71,8 @@ async def find_files(place: Place, ctx: ToolContext, pattern: str) -> dict[str, 
     found: dict[str, Any] = {"pattern": pattern, "count": len(paths), "files": paths[:MOST_FOUND]}
     if len(paths) > MOST_FOUND:
         found |= {"truncated": True, "showing": MOST_FOUND}
+    if not paths and "/" not in pattern and "**" not in pattern:
+        found["note"] = f"That is for what is in the root folder: **/{pattern} looks in all of them."
     return found
 
 
@@ -94,13 +111,14 @@ async def grep(
 
 async def _searched(files: Any, search: Search, include: str) -> Hits:
     """Search the files of a backend of somebody's own."""
-    entries: Sequence[Entry] = await awaited(files.glob(include if "/" in include else f"**/{include}"))
+    pattern = include if "/" in include else f"**/{include}"
+    entries = as_entries(files, "glob", await awaited(files.glob(pattern)))
     meant = [entry for entry in entries if entry.kind == "file"]
     for start in range(0, len(meant), _PAGE):
         page: list[tuple[str, bytes | None]] = []
         for entry in meant[start : start + _PAGE]:
             is_small = entry.size <= LARGEST_SEARCHED
-            data: bytes | None = await awaited(files.read_file_bytes(entry.path)) if is_small else None
+            data = as_bytes(files, await awaited(files.read_file_bytes(entry.path))) if is_small else None
             page.append((entry.path, data if data is None or len(data) <= LARGEST_SEARCHED else None))
         await asyncio.to_thread(search.look, page)
         if search.is_over:

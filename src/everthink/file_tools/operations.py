@@ -9,9 +9,10 @@ to serve; each may be `def` or `async def`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ..errors import ToolDefinitionError
+from ..settings import shown
 from ..workspace.port import Entry
 
 __all__ = [
@@ -24,6 +25,9 @@ __all__ = [
     "ListOperations",
     "ReadOperations",
     "WriteOperations",
+    "as_bytes",
+    "as_entries",
+    "as_entry",
     "check_backend",
 ]
 
@@ -107,6 +111,38 @@ _ASKED: dict[str, tuple[str, ...]] = {
 }
 FILE_TOOLS = tuple(name for name in _ASKED if name != "bash")
 """The tools that need no sandbox."""
+
+
+def as_entries(files: Any, method: str, found: Any) -> Sequence[Entry]:
+    """What `read_dir` or `glob` gave; raises when it is something else than a list of entries."""
+    if not isinstance(found, list | tuple):
+        raise _unlike(files, method, found, "a list of everthink.workspace.Entry")
+    for one in cast("Sequence[Any]", found):
+        if not isinstance(one, Entry):
+            raise _unlike(files, method, one, "everthink.workspace.Entry objects")
+    return cast("Sequence[Entry]", found)
+
+
+def as_entry(files: Any, found: Any) -> Entry | None:
+    """What `stat` gave."""
+    if found is not None and not isinstance(found, Entry):
+        raise _unlike(files, "stat", found, "an everthink.workspace.Entry, or None")
+    return found
+
+
+def as_bytes(files: Any, found: Any) -> bytes | None:
+    """What `read_file_bytes` gave."""
+    if isinstance(found, bytearray):
+        return bytes(found)
+    if found is not None and not isinstance(found, bytes):
+        raise _unlike(files, "read_file_bytes", found, "bytes, or None when there is no file")
+    return found
+
+
+def _unlike(files: Any, method: str, found: Any, wanted: str) -> ToolDefinitionError:
+    return ToolDefinitionError(
+        f"{type(files).__name__}.{method}() gave {shown(found)}.", next_step=f"It has to give {wanted}."
+    )
 
 
 def check_backend(backend: Any, *tools: str) -> None:

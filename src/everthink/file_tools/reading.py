@@ -22,6 +22,7 @@ from ..models.port import FilePart, TextPart
 from ..tools.context import ToolContext
 from ..workspace.port import Entry
 from ..workspace.workspace import Workspace
+from .operations import as_bytes, as_entry
 from .place import Place, shown_error
 from .sizes import in_words
 
@@ -43,12 +44,12 @@ async def read(place: Place, ctx: ToolContext, path: str, offset: int | None, li
     """What the tool gives for a file."""
     try:
         files = await place.where(ctx, path)
-        entry: Entry | None = await awaited(files.stat(path))
+        entry = as_entry(files, await awaited(files.stat(path)))
         if entry is None:
             return {"error": f"File not found: {path}"}
         if entry.kind == "directory":
             return {"error": f"{path} is a directory. Use list to see what is in it."}
-        data: bytes | None = await awaited(files.read_file_bytes(path))
+        data = as_bytes(files, await awaited(files.read_file_bytes(path)))
     except WorkspaceError as error:
         raise shown_error(error) from error
     if data is None:
@@ -125,7 +126,7 @@ async def shown(place: Place, output: Any, ctx: ToolContext) -> Any:
     if "error" in told:
         return f"Error: {told['error']}"
     if isinstance(told.get("content"), str):
-        return told["content"]
+        return told["content"] or _why_nothing(told)
     if told.get("kind") not in ("image", "file") or not isinstance(told.get("path"), str):
         return dict(told)
     path, media_type, size = told["path"], str(told.get("mediaType")), int(told.get("sizeBytes") or 0)
@@ -149,6 +150,12 @@ async def shown(place: Place, output: Any, ctx: ToolContext) -> Any:
     url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
     name = None if told["kind"] == "image" else str(told.get("name"))
     return [TextPart(note), FilePart(url, media_type, name)]
+
+
+def _why_nothing(told: Mapping[str, Any]) -> str:
+    """In the place of a text that is empty: only lines behind the last one are."""
+    total, first = told.get("totalLines"), told.get("fromLine")
+    return "" if first is None else f"[{told.get('path')} has {total} lines: none from line {first} on]"
 
 
 async def _seen(place: Place, ctx: ToolContext, path: str, hash: Any) -> tuple[bytes | None, bool]:

@@ -14,6 +14,7 @@ from ..calling import awaited
 from ..workspace.paths import ancestors
 from ..workspace.port import Entry
 from ..workspace.workspace import Workspace
+from .operations import as_bytes, as_entries
 
 __all__ = ["Snapshot", "taken"]
 
@@ -83,7 +84,9 @@ async def _everything(files: Any, largest: int) -> AsyncIterator[tuple[Entry, by
                 if entry.kind == "directory":
                     todo.append(entry.path)
                 is_wanted = entry.kind == "file" and entry.size <= largest
-                data = await awaited(files.read_file_bytes(entry.path)) if is_wanted else None
+                data = (
+                    as_bytes(files, await awaited(files.read_file_bytes(entry.path))) if is_wanted else None
+                )
                 yield entry, data if data is None or len(data) <= largest else None
             offset += len(page)
             if not new:
@@ -91,4 +94,4 @@ async def _everything(files: Any, largest: int) -> AsyncIterator[tuple[Entry, by
 
 
 async def _page(files: Any, folder: str, offset: int) -> Sequence[Entry]:
-    return await awaited(files.read_dir(folder, limit=_PAGE, offset=offset))
+    return as_entries(files, "read_dir", await awaited(files.read_dir(folder, limit=_PAGE, offset=offset)))

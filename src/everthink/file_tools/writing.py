@@ -7,9 +7,9 @@ from typing import Any
 from ..calling import awaited
 from ..errors import WorkspaceError
 from ..tools.context import ToolContext
-from ..workspace.port import Entry
 from ..workspace.workspace import Workspace
 from .editing import Edited, NotEdited, edited
+from .operations import as_bytes, as_entry
 from .place import Place, shown_error
 
 __all__ = ["delete", "edit", "write"]
@@ -46,7 +46,8 @@ async def edit(place: Place, ctx: ToolContext, path: str, old: str, new: str) ->
 
 
 async def _created(place: Place, ctx: ToolContext, path: str, text: str) -> dict[str, Any]:
-    entry: Entry | None = await awaited(place.of(ctx).stat(path))
+    files = place.of(ctx)
+    entry = as_entry(files, await awaited(files.stat(path)))
     if entry is not None:
         raise NotEdited(f"{path} is there already: say which text to replace, or use write to replace all.")
     told = {"path": path, "created": True, "lines": text.count("\n") + 1}
@@ -66,6 +67,8 @@ async def _replaced(place: Place, ctx: ToolContext, path: str, old: str, new: st
         told.update({"path": path, "replaced": True, "lines": made.text.count("\n") + 1})
         if made.is_fuzzy:
             told["fuzzyMatch"] = True
+        if made.text == text:
+            told["note"] = "The file is as it was: new_string is what was there."
         return made.text
 
     files = place.concluding(ctx, lambda: told)
@@ -79,7 +82,7 @@ async def _replaced(place: Place, ctx: ToolContext, path: str, old: str, new: st
         await files.rewrite_file(path, changed)
         return told
     is_text = True
-    text = _text_of(path, await awaited(files.read_file_bytes(path)))
+    text = _text_of(path, as_bytes(files, await awaited(files.read_file_bytes(path))))
     await awaited(files.write_file(path, changed(text)))
     return told
 

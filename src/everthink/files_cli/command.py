@@ -12,7 +12,7 @@ import click
 
 from ..cli.env_file import database_option
 from ..clock import ms_of
-from ..errors import AgentError
+from ..errors import AgentError, WorkspaceError
 from ..file_tools.sizes import in_words
 from ..media_types import text_of
 from ..plain import plain
@@ -31,6 +31,8 @@ __all__ = ["command"]
 _json = click.option(
     "--json", "as_json", is_flag=True, help="For scripts; times are milliseconds since 1970."
 )
+_SHORT = 8
+"""Letters of a turn's id that `everthink inspect` shows, from its end."""
 _recursive = click.option("-r", "--recursive", is_flag=True, help="Folders, with all that is in them.")
 
 
@@ -326,7 +328,15 @@ def put(agent: str, source: str, path: str | None, recursive: bool, store: str, 
 def rm(agent: str, path: str, recursive: bool, store: str, as_json: bool) -> None:
     """Remove files."""
 
-    change(store, agent, lambda workspace: workspace.rm(path, recursive=recursive))
+    async def removed(workspace: Workspace) -> None:
+        try:
+            await workspace.rm(path, recursive=recursive)
+        except WorkspaceError as error:
+            if error.code == "ENOTEMPTY":
+                error.next_step = "Say -r to remove it with all that is in it."
+            raise
+
+    change(store, agent, removed)
     if as_json:
         print_json({"agent": agent, "removed": path})
     else:
@@ -348,7 +358,7 @@ def rm(agent: str, path: str, recursive: bool, store: str, as_json: bool) -> Non
 )
 @click.argument("agent")
 @click.argument("seq", required=False, type=click.IntRange(0))
-@click.option("--turn", help="Take back what this turn changed.")
+@click.option("--turn", help="Take back what this turn changed: its id, or the end that inspect shows.")
 @database_option
 @_json
 def restore(agent: str, seq: int | None, turn: str | None, store: str, as_json: bool) -> None:
@@ -358,25 +368,31 @@ def restore(agent: str, seq: int | None, turn: str | None, store: str, as_json: 
 
     async def restored(workspace: Workspace) -> list[Change]:
         if turn is not None:
-            await _known(workspace, turn)
-            return await workspace.undo(turn=turn)
+            return await workspace.undo(turn=await _known(workspace, turn))
         assert seq is not None
         return await workspace.restore(seq)
 
     changes = change(store, agent, restored)
     if as_json:
         print_json([_change_json(one) for one in changes])
+    elif changes:
+        back = f"everthink files restore {agent} {changes[0].seq - 1}"
+        say(f"{_counted(len(changes), 'change')} made it so. To take that back: {back}")
     else:
-        say(f"{_counted(len(changes), 'change')} made it so." if changes else "It is so already.")
+        say("It is so already.")
 
 
-async def _known(workspace: Workspace, turn: str) -> None:
-    """Raise for a turn that has changed nothing, as far as the log goes back."""
-    after = 0
+async def _known(workspace: Workspace, turn: str) -> str:
+    """The turn that is meant: by its id, or by the end of it that `inspect` shows. Raises when it has changed
+    nothing, as far as the log goes back."""
+    after, found = 0, set[str]()
     while page := await workspace.changes(after=after):
-        if any(one.turn == turn for one in page):
-            return
+        found |= {one.turn for one in page if one.turn is not None and one.turn.endswith(turn)}
         after = page[-1].seq
+    if turn in found:
+        return turn
+    if len(found) == 1 and len(turn) >= _SHORT:
+        return found.pop()
     raise AgentError(
         f"No change that is kept was made in the turn {turn!r}.",
         kept="Nothing was changed.",
@@ -410,6 +426,11 @@ async def _diff_since(workspace: Workspace, since: int, path: str | None) -> str
     """What is different from what there was after a change, path by path."""
     was: dict[str, str | None] = {}
     after = since
+    if since and not await workspace.changes(after=since - 1, limit=1):
+        raise AgentError(
+            f"There is no change {since}.",
+            next_step="`everthink files log` lists those that there are.",
+        )
     while page := await workspace.changes(after=after):
         if page[0].seq > after + 1:
             raise AgentError(

@@ -221,23 +221,23 @@ def place_of(host: str, port: int) -> str:
     return f"{address or host}:{port}"
 
 
-def named_places(allow: Iterable[str]) -> frozenset[str]:
+def named_places(allow: Iterable[str], option: str = "allow") -> frozenset[str]:
     """The hosts that an application allows, each with its port; without one, with those of http and https."""
     if isinstance(allow, str):
         raise InvalidSettings(
-            f"allow={allow!r}: this is one text, and a text is a list of letters.",
-            next_step=f"Write a list: allow=[{allow!r}].",
+            f"{option}={allow!r}: this is one text, and a text is a list of letters.",
+            next_step=f"Write a list: {option}=[{allow!r}].",
         )
-    return frozenset(place for entry in allow for place in _named(entry))
+    return frozenset(place for entry in allow for place in _named(entry, option))
 
 
-def _named(entry: str) -> list[str]:
+def _named(entry: str, option: str) -> list[str]:
     found = _ENTRY.fullmatch(entry)
     host = _readable(found[1]) if found is not None else ""
     port = int(found[2]) if found is not None and found[2] else None
     if not host or (port is not None and not 0 < port < 65536):
         raise InvalidSettings(
-            f"allow: {entry!r} is not a host.",
+            f"{option}: {entry!r} is not a host.",
             next_step="Write it without scheme and path, with its port if that is not the usual one:"
             ' "mcp.lan:8080", "[fd00::7]:8080".',
         )

@@ -10,7 +10,7 @@ the next attempt.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ..kinds import nearest
 
@@ -57,6 +57,7 @@ _CERTAIN = {
     "parameter-already-assigned",
 }
 _NO_ATTRIBUTE = re.compile(r"module '\w+' has no attribute")
+_PARAMETER = re.compile(r"does not match any known parameter of function `(\w+)`")
 _MEMBER = re.compile(r"Module `(\w+)` has no member `(\w+)`")
 _LINE = re.compile(r"^[^:\n]+:(\d+):\d+: (?:error|warning)\[([a-z-]+)\] (.*)$", re.MULTILINE)
 _WAYS: tuple[tuple[str, str], ...] = (
@@ -120,6 +121,7 @@ def advised(error: str, names: Mapping[str, str]) -> str:
     """An error with the way round it, and with what is there when a name is not."""
     told = [error.strip()]
     told += dict.fromkeys(way for sign, way in _WAYS if sign in error)
+    told += dict.fromkeys(_declared(error, names))
     if near := _nearest(error, names):
         told.append(f"Did you mean {near}?")
     if _is_undefined(error):
@@ -127,6 +129,16 @@ def advised(error: str, names: Mapping[str, str]) -> str:
     if "not yet support" in error or "unresolved-import" in error or "Cannot resolve imported" in error:
         told.append(LACKS)
     return "\n".join(told)
+
+
+def _declared(error: str, names: Mapping[str, str]) -> Iterator[str]:
+    """How functions are declared that were called with a parameter that they do not have."""
+    for wanted in _PARAMETER.findall(error):
+        shown = [name for name in names if not name.startswith("files.")]
+        same = [name for name in shown if name.rpartition(".")[2] == wanted]
+        for line in names[same[0]].splitlines() if len(same) == 1 else ():
+            if f"def {wanted}(" in line:
+                yield f"It is declared so: {line.strip().removesuffix('...').strip().rstrip(':')}"
 
 
 def _is_undefined(error: str) -> bool:

@@ -72,8 +72,15 @@ class Tree:
         self._new: set[str] = set()
         """Files that were written, and folders that were made."""
 
+    @property
+    def is_there(self) -> bool:
+        """False when nothing was brought and nothing is brought back."""
+        return bool(self._sent or self._job["collect"])
+
     def place(self, path: str) -> str:
         """The absolute path that a script means."""
+        if not self.is_there:
+            raise Wrong("There are no files here: nothing could be read, and nothing written would be kept.")
         found = "/" + posixpath.normpath(posixpath.join(self._job["cwd"], path)).lstrip("/")
         names = found.split("/")
         if (
@@ -486,7 +493,7 @@ class Run(Running):
             return self._job["source"]
         if (found := self._job["modules"].get(name)) is not None:
             return found
-        if name.startswith("/") and self._tree.kind(name)[0] == "file":
+        if name.startswith("/") and self._tree.is_there and self._tree.kind(name)[0] == "file":
             return self._tree.read(name).decode("utf-8", "replace")
         return None
 

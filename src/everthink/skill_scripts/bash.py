@@ -103,7 +103,10 @@ class Commands:
             return {"stderr": f"{name}: usage: {name} {_USES[name]}\n", "exit_code": BAD_USE}
         match name:
             case "workspace-read":
-                return await self._bridge.read_file(given[0]) or ""
+                text = await self._bridge.read_file(given[0])
+                if text is None:
+                    raise HostRefused(f"there is no file {given[0]}")
+                return text
             case "workspace-list":
                 return _line(await self._bridge.list_files(*given[:1]))
             case "workspace-glob":

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ..calling import awaited
 from ..errors import AgentError, ToolError, WorkspaceError
@@ -198,8 +198,21 @@ async def _begin(given: Any) -> None:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise HostRefused(f"{name} is a text, and not {type(value).__name__}.")
+        raise HostRefused(
+            f"{name} is a text, and not {_JSON.get(type(cast('object', value)), 'something else')}."
+        )
     return value
+
+
+_JSON: Mapping[type, str] = {
+    type(None): "missing",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+}
+"""Values as those call them who write JavaScript or bash."""
 
 
 def _entries(found: Sequence[Entry]) -> list[dict[str, Any]]:

@@ -59,6 +59,11 @@ def runner(
         python=python,
         limits=limits,
     )
+    if workspace in ("read", "read-write") and workspace_instance is None:
+        raise InvalidSettings(
+            f"runner(workspace={workspace!r}) does not say which workspace.",
+            next_step="Write runner(workspace_instance=self.workspace, …) in get_skill_script_runner().",
+        )
     if machine is not None and python is not None:
         raise InvalidSettings(
             "runner(machine=…, python=…): a machine has its own Python.",

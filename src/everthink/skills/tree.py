@@ -263,7 +263,7 @@ def _folders(files: Sequence[FileFound], told: list[Diagnostic], source_id: str 
         for nested in sorted(one for one in deeper if one.startswith(f"{folder.name}/")):
             told.append(
                 _said("warning", nested, "It is too deep to be found: skills are directly below the root.",
-                      f"Name {folder.name!r} as a root of its own.", source_id)
+                      f"Name {nested.rpartition('/')[0]!r} as a root of its own.", source_id)
             )  # fmt: skip
     return list(found.values())
 

@@ -105,7 +105,8 @@ async def resource(registry: SkillRegistry, name: str | None, path: str) -> str:
         return f"The files of the skill {said(name)!r} cannot be read."
     found = await source.read_resource(name, path)
     if found is None:
-        return f"The skill {said(name)!r} has no file {said(path)!r}."
+        there = _files_of(await registry.load_skill(name))
+        return f"The skill {said(name)!r} has no file {said(path)!r}.{there}"
     if len(found.content) > LONGEST_SHOWN:
         return (
             f"The file {said(path)!r} is too long to be shown: {found.size or len(found.content):,} bytes."
@@ -154,7 +155,8 @@ async def _asked(
     if registry.runner is None:
         return "Scripts of skills are not run here."
     if not path.startswith(SCRIPTS):
-        return f"{said(path)!r} is no script: scripts are below {SCRIPTS}."
+        there = _files_of(await registry.load_skill(name), "script")
+        return f"{said(path)!r} is no script: scripts are below {SCRIPTS}.{there}"
     if not is_safe_path(path):
         return f"{said(path)!r} is no path of a script: it has empty, `.` or `..` parts."
     if path.rpartition(".")[2].lower() not in RUNNABLE or "." not in path.rpartition("/")[2]:
@@ -166,7 +168,7 @@ async def _asked(
         return f"Scripts of the skill {said(name)!r} are not run: its source does not allow it."
     info = next((one for one in skill.resources if one.path == path), None)
     if info is None:
-        return f"The skill {said(name)!r} has no script {said(path)!r}."
+        return f"The skill {said(name)!r} has no script {said(path)!r}.{_files_of(skill, 'script')}"
     if info.kind != "script":
         return f"{said(path)!r} of the skill {said(name)!r} is no script but a {info.kind}."
     if not callable(getattr(source, "read_resource", None)):
@@ -197,6 +199,16 @@ def _unknown(registry: SkillRegistry, name: str) -> str:
     names = ", ".join(said(one.name) for one in registry.skills[:50])
     return f"There is no skill {said(name)!r}. There are: {names}." if names else "There are no skills."
 
+
+def _files_of(skill: Skill | None, kind: str | None = None) -> str:
+    """The files of a skill that there are, or its scripts alone."""
+    resources = () if skill is None else skill.resources
+    paths = [said(one.path) for one in resources if kind in (None, one.kind)]
+    more = f" and {len(paths) - _LISTED:,} more" if len(paths) > _LISTED else ""
+    return f" There are: {', '.join(paths[:_LISTED])}{more}." if paths else ""
+
+
+_LISTED = 20
 
 _ENTITIES = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&quot;"}
 

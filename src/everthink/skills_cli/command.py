@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,15 @@ from ..skills.installing import install as install_skills
 from ..skills.registry import SkillRegistry, as_sources
 from ..skills.showing import told, view
 from ..skills.tree import Bounds, FilesTree, Index, index_of
-from ..skills.values import SKILL_FILE, Diagnostic
+from ..skills.using import RUNNABLE
+from ..skills.values import SKILL_FILE, Diagnostic, Skill
 
 __all__ = ["command"]
 
 _json = click.option("--json", "as_json", is_flag=True, help="For scripts.")
+_NAMED = re.compile(r"(?<![\w./-])(?:scripts|references|assets)/[\w-]+(?:[./][\w-]+)*")
+_NOBODYS = (".rb", ".pl", ".php", ".go", ".lua", ".ps1", ".bat", ".cmd", ".exe", ".jsx", ".zsh", ".fish")
+"""Endings of programs that no runner of ours runs."""
 _STYLES = {"error": "bold red", "warning": "yellow", "note": ""}
 
 
@@ -75,6 +81,7 @@ def check(ctx: click.Context, directory: str, strict: bool, as_json: bool) -> No
     place = Path(directory).absolute()
     is_one = (place / SKILL_FILE).is_file()
     index = asyncio.run(_index_of(place, as_one=place.name if is_one else None))
+    index = replace(index, diagnostics=(*index.diagnostics, *_slips(index.skills.values())))
     levels = Counter(one.level for one in index.diagnostics)
     is_bad = levels["error"] > 0 or (strict and levels["warning"] > 0) or not index.skills
     if as_json:
@@ -87,6 +94,28 @@ def check(ctx: click.Context, directory: str, strict: bool, as_json: bool) -> No
         _print_checked(index, directory, levels)
     if is_bad:
         ctx.exit(EXIT_PROBLEM)
+
+
+def _slips(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
+    """What a model would stumble over: files that are named and not there, scripts that nobody runs."""
+    for skill in skills:
+        there = [one.path for one in skill.resources]
+        for name in dict.fromkeys(_NAMED.findall(skill.body)):
+            if name not in there and not any(path.startswith(f"{name}/") for path in there):
+                yield Diagnostic(
+                    "note",
+                    skill.name,
+                    f"Its instructions name {name}, which is not there.",
+                    "Look at its path.",
+                )
+        for path in there:
+            if path.startswith("scripts/") and path.lower().endswith(_NOBODYS):
+                yield Diagnostic(
+                    "note",
+                    skill.name,
+                    f"{path} is run by nobody.",
+                    f"Scripts end with {', '.join(RUNNABLE)}.",
+                )
 
 
 async def _index_of(directory: Path, *, as_one: str | None) -> Index:

@@ -181,6 +181,11 @@ def _naming(found: Tool) -> str:
 
 
 def _not_tools(value: Any, where: str) -> ToolDefinitionError:
+    if isinstance(value, Mapping) and any(isinstance(one, Tool) for one in cast("Any", value).values()):
+        return ToolDefinitionError(
+            f"{where}: a dict of tools is in the list.",
+            next_step='Put its tools there: [*more.values()]; or put dicts together: {**more, "name": tool}.',
+        )
     return ToolDefinitionError(
         f"{where}: {value!r:.200} is not a tool.",
         next_step="It takes tools or functions, in a list or as {name: tool}.",

@@ -25,8 +25,9 @@ from typing import Any, TypeVar, assert_never
 
 from ..clock import Clock, SystemClock, moment_of
 from ..confined import Confined
-from ..errors import WorkspaceCode, WorkspaceError
+from ..errors import InvalidSettings, WorkspaceCode, WorkspaceError
 from ..media_types import media_type_of
+from ..settings import check_call
 from . import refusals
 from .contents import Ready, gathered
 from .paths import ancestors, name_of, normal, parent_of
@@ -94,6 +95,12 @@ class DiskFiles:
         clock: Clock | None = None,
         openat2: bool | None = None,
     ) -> None:
+        check_call("DiskFiles", root=root, most_bytes=most_bytes)
+        if os.path.exists(root) and not os.path.isdir(root):
+            raise InvalidSettings(
+                f"DiskFiles({os.fspath(root)!r}): this is a file.",
+                next_step="Name a directory, or a new one.",
+            )
         self._confined = Confined(root, openat2=openat2)
         self._most_bytes, self._clock = most_bytes, clock or SystemClock()
         self._lock = threading.Lock()  # held in a thread, from the look to the last rename

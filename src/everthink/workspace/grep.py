@@ -79,7 +79,7 @@ class Search:
         except regex.error as error:
             raise unfit(
                 f"{self.pattern!r} is no regular expression: {error}.",
-                next_step="Say fixed=True to look for the text itself.",
+                next_step="Escape its signs, or look for it as a fixed text.",
             ) from error
 
     @property

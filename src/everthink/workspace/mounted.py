@@ -43,6 +43,7 @@ class ReadOnly:
     """Files that can be read and not written: everything that would change them is refused with `EROFS`."""
 
     def __init__(self, files: Files) -> None:
+        check_call("ReadOnly", files=files)
         self.files = files
 
     async def stat(self, path: str, *, follow: bool = True) -> Entry | None:

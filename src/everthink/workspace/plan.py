@@ -397,6 +397,6 @@ def before_turn(kept: Sequence[Kept], turn: str) -> dict[str, Entry | None]:
                 code="ESTALE",
                 path=change.path,
                 kept="Nothing was changed.",
-                next_step="changes() lists what came after; restore(seq) goes back to any of them.",
+                next_step="Going back to before that turn takes back everything since.",
             )
     return wanted

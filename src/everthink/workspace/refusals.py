@@ -62,7 +62,7 @@ def not_empty(path: str) -> WorkspaceError:
         code="ENOTEMPTY",
         path=path,
         kept=_KEPT,
-        next_step="Say recursive=True to remove it with all that is in it.",
+        next_step="With `recursive` it is removed with all that is in it.",
     )
 
 
@@ -158,5 +158,5 @@ def not_kept(seq: int, first: int, last: int) -> WorkspaceError:
     """A change that is not in the log."""
     return unfit(
         f"There is no way back to change {seq}: the log goes from {first} to {last}.",
-        next_step="changes() lists what can be restored.",
+        next_step="The log of changes has the numbers that can be restored.",
     )

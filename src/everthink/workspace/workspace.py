@@ -404,6 +404,8 @@ class Workspace:
 
     async def append_file(self, path: str, text: str, media_type: str | None = None) -> Change:
         """Add a text to the end of a file. Without the file this writes one."""
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - models call it
+            raise TypeError(f"append_file() takes a str, not {type(text).__name__}.")
         added = text.encode("utf-8", "replace")
         return await self._rewritten(path, lambda data: (data or b"") + added, media_type)
 
@@ -460,7 +462,7 @@ class Workspace:
         entry = await self.files.stat(source, follow=False)
         if entry is not None and entry.kind == "directory" and not recursive:
             raise refusals.is_folder(
-                source, next_step="Say recursive=True to copy it with all that is in it."
+                source, next_step="With `recursive` it is copied with all that is in it."
             )
         await self._apply([Copy(source, path)])
         self._tell(WorkspaceCp(src=source, dest=path, recursive=recursive))
@@ -470,9 +472,7 @@ class Workspace:
         source, path = self._normal(src), self._normal(dest)
         entry = await self.files.stat(source, follow=False)
         if entry is not None and entry.kind == "directory" and not recursive:
-            raise refusals.is_folder(
-                source, next_step="Say recursive=True to move it with all that is in it."
-            )
+            raise refusals.is_folder(source, next_step="With `recursive` it is moved with all that is in it.")
         await self._apply([Move(source, path)], tell=lambda change: change.path in (source, path))
         self._tell(WorkspaceMv(src=source, dest=path))
 

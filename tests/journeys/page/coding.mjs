@@ -42,7 +42,13 @@ export const journeys = {
     await asked.getByText('Code wants to call tools.refund').waitFor();
     await asked.getByLabel("Code", { exact: true }).filter({ hasText: "await tools.refund" }).waitFor();
     await tab.quiet();
+    const see = async () => {
+      await call(tab, 0).getByText("done", { exact: true }).waitFor();
+      await call(tab, 1).getByText("asks a person", { exact: true }).waitFor();
+    };
+    await see();
     await tab.reload();
+    await see();
     await asked.locator("form.question").waitFor();
     await asked.locator("form.question button", { hasText: /^Yes$/ }).click();
     await call(tab, 1).getByText("done", { exact: true }).waitFor();

@@ -275,6 +275,41 @@ export const journeys = {
     await tab.quiet();
   },
 
+  async what_cannot_go_along_stops_the_message_and_leaves_nothing_in_the_files({ tab, room }) {
+    await tab.open(given.page, "study", room);
+    const field = tab.page.getByLabel("Files to attach");
+    await field.setInputFiles([file("small.txt", "text/plain", "x"), file("large.bin", "application/octet-stream", Buffer.alloc(30_000))]);
+    await tab.say("Look at these");
+    const told = tab.page.getByText("The message was not sent, because of large.bin. It has 29.3 KB, and at most 19.5 KB are taken here.");
+    await told.waitFor();
+    same(await tab.page.locator('[data-role="user"]').count(), 0, "messages");
+    const files = new Files(tab);
+    await files.look();
+    await files.side.getByText("There are no files yet").waitFor();
+
+    // Without it the message goes, and the file once
+    await tab.page.getByRole("list", { name: "Attached" }).getByRole("button", { name: "Leave out large.bin" }).click();
+    await tab.button("Send").click();
+    await tab.page.getByRole("button", { name: "small.txt text/plain, 1 B" }).waitFor();
+    await tab.quiet();
+    await files.entry("/attachments").waitFor();
+    await files.entry("/attachments").locator(".open").first().click();
+    await files.entry("/attachments/small.txt").waitFor();
+    same(await files.side.locator('[data-path^="/attachments/"]').count(), 1, "files that went along");
+  },
+
+  async an_edit_that_came_to_nothing_is_not_shown_as_done({ tab, room }) {
+    await tab.open(given.page, "study", room);
+    await tab.say(WRITES);
+    await tab.quiet();
+    await tab.say('edit {"path": "/plan.md", "old_string": "- swim", "new_string": "- run"}');
+    const card = tab.tool("edit", "output-available");
+    await card.getByText("old_string was not found in /plan.md").waitFor();
+    same(await card.locator("header .state").innerText(), "Failed", "how it stands");
+    await tab.reload();
+    same(await tab.tool("edit", "output-available").locator("header .state").innerText(), "Failed", "how it stands later");
+  },
+
   async a_pdf_is_shown_in_the_page({ tab, room }) {
     await tab.open(given.page, "study", room);
     const files = new Files(tab);

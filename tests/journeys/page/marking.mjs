@@ -21,6 +21,21 @@ async function two({ tab, another, room }, agent) {
 }
 
 export const journeys = {
+  async a_tool_that_was_stopped_waits_for_nobody({ tab, room }) {
+    await tab.open(given.page, "mine", room);
+    await tab.say("Rest");
+    await tab.page.locator('[data-tool="rest"] header').getByText("Running", { exact: true }).waitFor();
+    await tab.page.keyboard.press("Escape");
+    const see = async (one) => {
+      await one.page.getByText("Stopped here.").waitFor();
+      await one.page.locator('[data-tool="rest"] header').getByText("Was not finished", { exact: true }).waitFor();
+      same(await one.page.locator('[data-tool="rest"] textarea').count(), 0, "fields to answer for it");
+    };
+    await see(tab);
+    await tab.reload();
+    await see(tab);
+  },
+
   async stopped_is_marked(walk) {
     const tabs = await two(walk, "think-peer");
     await tabs[0].say("text 500 40");

@@ -269,12 +269,13 @@ class Digger:
             yield model.TextEnd("t")
             yield model.Finish("stop", model.Usage(20, 5, 25))
         else:
-            yield model.ToolCallReady(f"dig-{len(request.messages)}", "dig", "{}")
+            name = "rest" if "Rest" in str(request.messages[-1]) else "dig"
+            yield model.ToolCallReady(f"{name}-{len(request.messages)}", name, "{}")
             yield model.Finish("tool-calls", model.Usage(20, 5, 25))
 
 
 class Mine(Think):
-    """Has a tool that tells how far it is, and waits for `POST …/go`."""
+    """Has a tool that tells how far it is, one that does not, and both wait for `POST …/go`."""
 
     model = Digger()
 
@@ -287,6 +288,12 @@ class Mine(Think):
         yield "one metre"
         await self.go.wait()
         yield "ten metres"
+
+    @tool
+    async def rest(self) -> str:
+        """Rest."""
+        await self.go.wait()
+        return "fresh again"
 
     async def on_request(self, request: Any) -> Any:
         self.go.set()
