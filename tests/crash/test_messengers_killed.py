@@ -75,7 +75,8 @@ class Bot:
     async def told(self, delivery: Delivery) -> None:
         """Tell it again until it has said yes."""
         while delivery.status not in (200, 202):
-            await self.up()
+            if delivery.status is None:
+                await self.up()
             await self.stage.redeliver(delivery)
 
     async def stop(self) -> None:
@@ -136,7 +137,8 @@ async def converse(stage: Stage, bot: Bot) -> None:
         pressed = await stage.press(question, "Approve")
         if pressed.status in (200, 202):
             break
-        await bot.up()
+        if pressed.status is None:
+            await bot.up()
     whole = long_answer(stage.name).replace(" ", "")
     await stage.platform.until(
         lambda: "".join(s.text for s in stage.answers()[begun:]).replace(" ", "").endswith(whole), within=60
