@@ -62,9 +62,9 @@ crashtest: $(INSTALLED) ## Kill the sample agents at every commit, on SQLite and
 soak: $(INSTALLED) ## Kill a server with 200 agents every 20 seconds for 10 minutes (ARGS="--minutes 1")
 	@$(BIN)/python -m everthink.testing.crashtest.soak $(ARGS)
 
-fuzz: $(INSTALLED) ## Send 20,000 random frames and 12,000 random requests to a server (SEED=7)
+fuzz: $(INSTALLED) ## Send 20,000 random frames, 12,000 random requests and 4,000 calls of a model (SEED=7)
 	@EVERTHINK_THOROUGH=1 FUZZ_FRAMES=20000 FUZZ_REQUESTS=4000 FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/security/test_fuzz.py \
-		tests/security/test_fuzz_doors.py tests/server/test_fuzz.py $(ARGS)
+		tests/security/test_fuzz_doors.py tests/security/test_fuzz_models.py tests/server/test_fuzz.py $(ARGS)
 
 races: $(INSTALLED) ## Take agents over under fire a thousand times, on PostgreSQL (RACES=5000)
 	@scripts/ensure-postgres

@@ -28,6 +28,7 @@ from . import (
     machines,
     mcp,
     memory,
+    messengers,
     sandbox,
     skills,
     sockets,
@@ -121,7 +122,9 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures there")
     parser.add_argument("--folder", default=".", help="where the databases go: a real disk (default: here)")
     parser.add_argument(
-        "--only", choices=("process", "sockets", "bounds", "strangers"), help="one of the tables"
+        "--only",
+        choices=("process", "sockets", "messengers", "bounds", "strangers"),
+        help="one of the tables",
     )
     parser.add_argument(
         "--input", default="", help="of the inputs of strangers, those with this in their name"
@@ -139,6 +142,7 @@ def main() -> None:
 
     process: list[Row] = []
     network: list[Row] = []
+    delivered: list[Row] = []
     cost: list[Row] = []
     costly: list[strangers.Found] = []
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.folder) as name:
@@ -147,6 +151,8 @@ def main() -> None:
             asyncio.run(in_process(folder, quick=options.quick, take=into(process)))
         if options.only in (None, "sockets"):
             sockets.measured(folder, quick=options.quick, take=into(network))
+        if options.only in (None, "messengers"):
+            messengers.measured(folder, quick=options.quick, take=into(delivered))
         if options.only in (None, "bounds"):
             bounds.measured(folder, quick=options.quick, take=into(cost))
         if options.only in (None, "strangers"):
@@ -156,6 +162,8 @@ def main() -> None:
         print(f"\n{table(process, COLUMNS, 'floor', 'peer')}")
     if network:
         print(f"\n{table(network, sockets.COLUMNS, 'bare', 'Think')}")
+    if delivered:
+        print(f"\n{table(delivered, messengers.COLUMNS, 'socket', '')}")
     if cost:
         print(f"\n{table(cost, bounds.COLUMNS, 'unbound', 'Think')}")
     if costly:
@@ -166,6 +174,7 @@ def main() -> None:
             "machine": machine,
             "rows": [*map(dataclasses.asdict, process)],
             "sockets": [*map(dataclasses.asdict, network)],
+            "messengers": [*map(dataclasses.asdict, delivered)],
             "bounds": [*map(dataclasses.asdict, cost)],
             "strangers": [*map(dataclasses.asdict, costly)],
         }

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from starlette.requests import Request
 
 from everthink import Think, exposed
+from everthink.codemode import create_execute_tool
 from everthink.models.port import (
     Finish,
     ModelEvent,
@@ -24,6 +25,9 @@ from everthink.workspace import Put
 
 SHOW = "show"
 """The browser's tool, which is called for a message that is this word."""
+CALL = "call "
+"""How a message begins that is a call: the name of a tool of ours and its input follow, as from a model that
+somebody has talked into it."""
 
 
 class _Brief:
@@ -39,9 +43,11 @@ class _Brief:
         yield Opened(model_id=self.name)
         last: Any = request.messages[-1] if request.messages else None
         said = last.content[-1] if isinstance(last, UserMessage) and last.content else None
-        if isinstance(said, TextPart) and said.text == SHOW:
+        text = said.text if isinstance(said, TextPart) else ""
+        if text == SHOW or text.startswith(CALL):
             self._calls += 1
-            yield ToolCallReady(f"call-{self._calls}", SHOW, "{}")
+            name, _, input = text.removeprefix(CALL).partition(" ")
+            yield ToolCallReady(f"call-{self._calls}", name, input or "{}")
             yield Finish("tool-calls")
             return
         yield TextStart("text")
@@ -70,6 +76,9 @@ class Target(Think):
     model = _Brief()
     initial_state: ClassVar[Any] = {"count": 0}
     sub_agents = (Child,)
+
+    def get_tools(self) -> Any:
+        return [create_execute_tool()]
 
     @exposed
     def ping(self, *args: Any) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 
 from .crowd import CLOSE, Tab, resident
 from .sockets import Server
-from .stranger import FOLDER, SHOW
+from .stranger import CALL, FOLDER, SHOW
 
 MIB = 1024 * 1024
 HEAD = ("what A sends", "bytes", "B waits, median", "longest", "when quiet", "memory ÷ bytes", "budget", "")
@@ -172,6 +172,10 @@ class Stranger:
         except OSError:
             tab.closed = tab.closed or 1006
 
+    def model(self, tool: str, **input: Any) -> None:
+        """Have the model call a tool of ours, and wait for the end of the turn."""
+        self.ask(self.new(f"{CALL}{tool} {json.dumps(input)}"))
+
     def new(self, text: str, parts: Sequence[Any] | None = None) -> dict[str, Any]:
         """A message that nobody has seen."""
         self._number += 1
@@ -313,6 +317,22 @@ def inputs(quick: bool) -> dict[str, Callable[[Stranger], object]]:
         "a path of 60 KiB of children": lambda a: [
             a.http(f"{method} /agents/target/a{'/sub/child/c' * 5000} HTTP/1.1") for method in ("GET", "POST")
         ],
+        "a model: braces to find": lambda a: a.model("find", pattern="{" * 4_096),
+        "a model: stars to find": lambda a: a.model("find", pattern="*a" * 1_000),
+        "a model: a pattern without end": _endless,
+        "a model: a place that is there a hundred thousand times": _overlapping,
+        "a model: reads a text of 32 MiB": lambda a: _reads(a, offset=900_000),
+        "a model: edits a text of 32 MiB": lambda a: _reads(a, old_string="zz", new_string="y"),
+        "a model: code that makes gigabytes of a text": lambda a: _coded(
+            a, "await state.replace_in_file(path='/a', search='a', replacement='b' * 20_000)"
+        ),
+        "a model: code that reads a text of 32 MiB": lambda a: _coded(a, "open('/b').read(1)"),
+        "a model: code that writes on, 100 times": lambda a: _coded(
+            a, "for n in range(100):\n    await state.append_file(path='/a', content='x' * 10_000)"
+        ),
+        "a model: code with 900 calls": lambda a: _coded(
+            a, "for n in range(900):\n    await state.exists(path='/a')"
+        ),
         "full workspace: listed to its end": _listed,
         "full workspace: its changes": lambda a: a.files("/changes", agent=PREPARED),
         "full workspace: their differences": lambda a: a.files("/diff?first=1&last=99999", agent=PREPARED),
@@ -323,6 +343,28 @@ def inputs(quick: bool) -> dict[str, Callable[[Stranger], object]]:
         ],
     }
     return found
+
+
+def _endless(a: Stranger) -> None:
+    a.files("/upload?path=/a", b"a" * 40 + b"!")
+    a.model("grep", query="(a|aa)+$")
+
+
+def _overlapping(a: Stranger) -> None:
+    a.files("/upload?path=/a", b"a" * MIB)
+    a.model("edit", path="/a", old_string="a" * 900_000, new_string="b")
+
+
+def _reads(a: Stranger, **input: Any) -> None:
+    a.files("/upload?path=/b", b"some words, so many\n" * (32 * MIB // 20))
+    a.model("edit" if "old_string" in input else "read", path="/b", **input)
+
+
+def _coded(a: Stranger, code: str) -> None:
+    a.files("/upload?path=/a", b"a" * 900_000)
+    if "/b" in code:
+        a.files("/upload?path=/b", b"some words, so many\n" * (32 * MIB // 20))
+    a.model("execute", code=code)
 
 
 def _multipart(a: Stranger, parts: Sequence[bytes]) -> None:

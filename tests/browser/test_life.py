@@ -100,6 +100,26 @@ async def test_a_page_that_crashes_takes_no_other_with_it() -> None:
         assert (await browser.call("open", url=f"{site.url}/"))["title"] == "Fine"
 
 
+async def test_a_page_that_wants_all_memory_gets_its_share_and_no_more() -> None:
+    greedy = """<title>?</title><script>
+        const held = [];
+        try { while (held.length < 64) held.push(new Uint8Array(32 << 20).fill(1)); } catch (error) {}
+        document.title = `${held.length}`;
+    </script>"""
+    async with (
+        web({**FINE, "/greedy": greedy}) as site,
+        hand(site, browsers=Browsers(most_memory=768 << 20)) as browser,
+    ):
+        other = Agent("two")
+        await browser.call("open", by=other, url=f"{site.url}/")
+        try:
+            given = int((await browser.call("open", url=f"{site.url}/greedy"))["title"]) * 32
+        except ToolError:
+            given = 0  # it crashed: that is another way to have no more
+        assert given < 768
+        assert (await browser.call("snapshot", by=other))["title"] == "Fine"
+
+
 async def test_a_page_that_never_rests_is_left_and_others_go_on() -> None:
     pages = {**FINE, "/busy": "<title>Busy</title><body onload='setTimeout(() => { for (;;); }, 50)'>"}
     async with web(pages) as site, hand(site, timeout=4) as browser:

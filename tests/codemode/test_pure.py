@@ -189,3 +189,14 @@ def test_the_model_reads_of_many_calls_the_first() -> None:
     assert told["calls"][0] == "1 tools.f: done"
     assert told["calls"][-1] == "… and 10 more"
     assert for_model("text") == "text"
+
+
+def test_what_has_left_an_old_message_is_shown_as_it_is() -> None:
+    gone = "[moved to /attachments/evicted/m-0.txt]"
+    assert for_model({"status": "completed", "calls": gone, "logs": gone, "result": 1}) == {
+        "status": "completed",
+        "calls": gone,
+        "logs": gone,
+        "result": 1,
+    }
+    assert for_model({"status": "completed", "calls": [gone], "logs": ["a", gone]})["calls"] == [gone]

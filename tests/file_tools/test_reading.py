@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from everthink.file_tools.reading import LARGEST_SHOWN
+from everthink.file_tools import reading
+from everthink.file_tools.reading import LARGEST_SHOWN, lines_of
 from everthink.media_types import sniffed
 from everthink.messages import Message
 from everthink.models.port import FilePart, TextPart
@@ -369,3 +370,25 @@ async def test_lines_behind_the_last_one_are_told_to_the_model(desk: MakeDesk) -
     output = await agent.call("read", path="/plan.md", offset=9)
     assert (output["content"], output["totalLines"]) == ("", 2)
     assert agent.shown.output == "[/plan.md has 2 lines: none from line 9 on]"
+
+
+async def test_a_text_that_is_too_long_to_be_held_is_read_as_any_other(
+    desk: MakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a text with long lines, none, and characters of several bytes, and pieces that cut all of them
+    text = "\n".join(["é" * 3, "", "x" * 2_100, "𝄞" * 2_001, "a\tb", *map(str, range(30)), ""])
+    data, agent = text.encode(), await desk()
+    await (await agent.files()).write_file("/a.txt", text)
+    monkeypatch.setattr(reading, "LONG", 10)
+    monkeypatch.setattr(reading, "PIECE", 7)
+    # Then each part of it is the one that is read at once
+    for given in ({}, {"offset": 3}, {"offset": 4, "limit": 3}, {"limit": 2}, {"offset": 99}, {"offset": 36}):
+        read = await agent.call("read", path="/a.txt", **given)
+        assert read == lines_of("/a.txt", data, given.get("offset"), given.get("limit")), given
+
+
+async def test_of_a_long_file_that_is_no_text_only_the_beginning_is_read(desk: MakeDesk) -> None:
+    agent = await desk()
+    await (await agent.files()).write_file_bytes("/a.bin", b"\0" * (reading.LONG + 1))
+    told = await agent.call("read", path="/a.bin")
+    assert (told["kind"], told["sizeBytes"]) == ("binary", reading.LONG + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from everthink.file_tools.editing import NotEdited, edited
+from everthink.file_tools.writing import LONGEST_EDITED
 from everthink.testing.scripted import calls
 from everthink.workspace import Workspace, WorkspaceLimits
 from tests.file_tools.support import Failed, MakeDesk
@@ -216,3 +217,21 @@ async def test_an_edit_that_changes_nothing_says_so(desk: MakeDesk) -> None:
     assert output["note"] == "The file is as it was: new_string is what was there."
     changed = await agent.call("edit", path="/plan.md", old_string="milk", new_string="oats")
     assert "note" not in changed
+
+
+async def test_a_text_that_is_too_long_is_not_edited(desk: MakeDesk) -> None:
+    agent = await desk()
+    files = await agent.files()
+    await files.write_file("/long.txt", "x" * (LONGEST_EDITED + 1))
+    told = await agent.call("edit", path="/long.txt", old_string="y", new_string="z")
+    assert "a text of more than 8.0 MB is not edited" in told["error"]
+
+
+def test_how_often_a_long_place_is_there_is_counted_only_as_far_as_it_is_cheap() -> None:
+    part = "a" * 900_000
+    with pytest.raises(NotEdited, match="more than 11 times"):
+        edited("/a", "a" * 950_000, part, "b")
+    with pytest.raises(NotEdited, match="appears 5 times"):
+        edited("/a", "a" * 900_004, part, "b")
+    with pytest.raises(NotEdited, match="more than 1,000 times"):
+        edited("/a", "a" * 5_000, "aa", "b")

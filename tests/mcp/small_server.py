@@ -28,6 +28,8 @@ class SmallServer:
         """The status of HTTP that a call is answered with."""
         self.is_cut = False
         """True: an answer to a call ends in the middle."""
+        self.before: list[dict[str, Any]] | None = None
+        """What it says before it answers a call, with the answer, in a stream of events."""
         self.has_stream = sessions
         """False: what asks for a stream is told that there is no such place."""
         self.gate = asyncio.Event()
@@ -69,7 +71,7 @@ class SmallServer:
             await self._stream(receive, send)
         elif scope["method"] == "DELETE":
             await answer(send, 200)
-        elif "id" not in asked:
+        elif "id" not in asked or "method" not in asked:
             await answer(send, 202)
         else:
             await self._reply(asked, send)
@@ -98,6 +100,11 @@ class SmallServer:
             error = {"code": -32601, "message": "Method not found"}
         if error is not None:
             await answer(send, 200, written(asked, error=error))
+            return
+        if is_call and self.before is not None:
+            said = [json.dumps(one).encode() for one in self.before]
+            events = [b"data: " + one + b"\n\n" for one in [*said, written(asked, result=result)]]
+            await answer(send, 200, b"".join(events))
             return
         extra = []
         if asked["method"] == "initialize" and self._sessions is not None:
@@ -129,6 +136,8 @@ def written(asked: dict[str, Any], **rest: Any) -> bytes:
 
 async def answer(send: Any, status: int, body: bytes = b"", extra: Any = (), *, cut: bool = False) -> None:
     kind = b"application/json" if body else b"text/plain"
+    if body.startswith(b"data: "):
+        kind = b"text/event-stream"
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *extra]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     sent = body[: len(body) // 2] if cut else body

@@ -76,7 +76,8 @@ def serving(telegram: TelegramServer, store: str) -> Node:
 
 
 def as_one_sees_it(texts: list[str]) -> list[str]:
-    """Without messages that are the beginning of the next one: those of which nobody could know."""
+    """Without those of which nobody could know: the beginning of the next message, a question asked twice."""
+    texts = [text for text in texts if not text.startswith("May I use")]
     return [text for text, after in zip(texts, [*texts[1:], ""], strict=True) if not after.startswith(text)]
 
 

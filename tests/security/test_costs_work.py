@@ -23,6 +23,7 @@ from everthink.prompt.convert import paired
 from everthink.session import row_size as budget
 from everthink.store.port import LONGEST_QUERY, Search
 from everthink.store.search import words_of
+from everthink.workspace import glob
 
 from ..support.steps import grows_no_faster, steps
 
@@ -119,6 +120,10 @@ def counted_tokens(size: int) -> Callable[[], Any]:
     return lambda: estimate_message(message)
 
 
+def open_braces(size: int) -> Callable[[], Any]:
+    return lambda: glob._compiled.__wrapped__("{" * size)  # pyright: ignore[reportPrivateUsage]
+
+
 @pytest.mark.parametrize(
     "work",
     [
@@ -136,6 +141,7 @@ def counted_tokens(size: int) -> Callable[[], Any]:
         adopted,
         found_holder,
         counted_tokens,
+        open_braces,
     ],
 )
 def test_four_times_as_much_costs_four_times_as_much(work: Work) -> None:

@@ -142,6 +142,8 @@ ROOMS = [
     "shelf/one",
     "target/one/sub/helper/kid",
     "target/one/sub/helper/kid/sub/deeper/deep",
+    "target/one/sub/helper/agent-tool:c1",
+    "target/one/sub/helper/agent-tool:",
     "target/one/sub/nobody/kid",
     "target/one/sub/shelf/kid",
     "target/one/sub/helper/%00",

@@ -47,8 +47,10 @@ VALUES: dict[str, set[str]] = {
 # under TYPE_CHECKING count as well.
 PORTS = {"store.port", "models.port", "tools", "observe.events"}
 ROOMS: dict[str, set[str]] = {
+    # The frames of the protocol, and how much of one is read.
+    "wire": set(),
     # Which addresses may be opened that others chose: asked by everything that opens one.
-    "guard": set(),
+    "guard": {"wire.bounds"},
     # Programs that run for us.
     "programs": set(),
     # A directory that nothing leads out of.
@@ -74,7 +76,6 @@ ROOMS: dict[str, set[str]] = {
         "observe.workspace_events",
     },
     # The core: values and ports only.
-    "wire": set(),
     "context": {"store.port", "models.tokens", "tools"},
     "session": {
         "store.port",

@@ -7,6 +7,7 @@ import io
 import stat
 import tarfile
 import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 
@@ -158,3 +159,30 @@ def test_archives_of_noise_are_refused_and_never_raise_otherwise() -> None:
                 unpacked(bytes(noise))
             except SkillError:
                 pass
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_would_be_unpacked_as_a_whole_is_not_unpacked(method: int) -> None:
+    # Given some kilobytes that become 100 MiB, in a way of packing whose bytes cannot be counted as they come
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", method) as archive:
+        archive.writestr("a/SKILL.md", "---\nname: a\ndescription: A.\n---\nDo it.\n")
+        archive.writestr("a/bomb", b"\0" * (100 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(SkillError, match="packed in another way than deflate"):
+            unpacked(packed.getvalue())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_two_ways_to_write_one_letter_are_one_name() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a/SKILL.md", "---\nname: a\ndescription: A.\n---\nDo it.\n")
+        archive.writestr("a/caf\u00e9.md", "one")
+        archive.writestr("a/cafe\u0301.md", "two")
+    with pytest.raises(SkillError, match="is there twice"):
+        unpacked(packed.getvalue())

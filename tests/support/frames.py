@@ -24,6 +24,8 @@ VALID: list[dict[str, Any]] = [
         "clientTools": [{"name": "x"}],
     },
     {"type": "cf_agent_tool_approval", "toolCallId": "c1", "approved": True, "autoContinue": True},
+    {"type": "cf_agent_tool_approval", "toolCallId": "c1", "approved": False, "approvalId": "a1"},
+    {"type": "cf_agent_tool_result", "toolCallId": "c1", "output": {"action": "accept"}, "approvalId": "a1"},
     {"type": "cf_agent_stream_resume_request", "probeId": "p1"},
     {"type": "cf_agent_stream_resume_request"},
     {"type": "cf_agent_stream_resume_ack", "id": "r1"},

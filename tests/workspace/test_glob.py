@@ -93,3 +93,10 @@ def test_a_pattern_that_would_take_for_ever_is_answered_or_refused(
     monkeypatch.setattr(glob, "_SECONDS", 0.05)
     with suppress(WorkspaceError):
         assert Glob(pattern).matching([path]) == set()
+
+
+def test_a_pattern_is_short_and_a_path_may_be_long() -> None:
+    assert Glob("/" + "a" * 4_000).path == "/" + "a" * 4_000
+    with refused("EINVAL"):
+        Glob("{" * 1_001)
+    assert Glob("{" * 900).matching(["/" + "{" * 900]) == {"/" + "{" * 900}

@@ -9,6 +9,7 @@ import pytest
 
 from everthink import Think
 from everthink.errors import InvalidSettings, WorkspaceError
+from everthink.testing.contracts.files.case import refused
 from everthink.workspace import (
     DiskFiles,
     MemoryFiles,
@@ -116,3 +117,9 @@ async def test_bytes_are_not_added_to_a_text() -> None:
     with pytest.raises(TypeError, match=r"append_file\(\) takes a str, not bytes"):
         await files.append_file("/kept", b"x")  # type: ignore[arg-type]
     assert await files.read_file("/kept") == "kept"
+
+
+async def test_a_pattern_that_is_nested_too_deep_to_be_read_is_none() -> None:
+    files = Workspace(MemoryFiles({"/a": "a"}))
+    with refused("EINVAL"):
+        await files.grep("(?:" * 330)

@@ -20,7 +20,7 @@ from ..guard.finding import Resolve, look_up
 from ..guard.rules import Rules
 from .cdp import TIMEOUT, BrowserGone, Connection
 from .channels import connect
-from .chromium import launched
+from .chromium import MOST_MEMORY, launched
 from .tab import Tab
 
 __all__ = ["Browsers", "Key", "Where"]
@@ -58,8 +58,10 @@ class _Running:
 class Browsers:
     """Browsers for all agents of a process. An app has one of these and ends it."""
 
-    def __init__(self, *, idle_after: float = IDLE_AFTER, most_pages: int = MOST_PAGES) -> None:
-        self._idle_after, self._most = idle_after, most_pages
+    def __init__(
+        self, *, idle_after: float = IDLE_AFTER, most_pages: int = MOST_PAGES, most_memory: int = MOST_MEMORY
+    ) -> None:
+        self._idle_after, self._most, self._memory = idle_after, most_pages, most_memory
         self._running: dict[Where, _Running] = {}
         self._starting: dict[Where, asyncio.Lock] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -130,7 +132,9 @@ class Browsers:
                 await self._end(where)
             async with AsyncExitStack() as stack:
                 if where.cdp_url is None:
-                    connection = await stack.enter_async_context(launched(where.executable))
+                    connection = await stack.enter_async_context(
+                        launched(where.executable, most_memory=self._memory)
+                    )
                 else:
                     connection = Connection(await connect(where.cdp_url))
                     stack.push_async_callback(connection.close)

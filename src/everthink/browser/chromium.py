@@ -30,7 +30,7 @@ from ..programs import leashed, logged
 from .cdp import Connection
 from .channels import LARGEST, NoBrowser, Pipe
 
-__all__ = ["find_chromium", "launched"]
+__all__ = ["MOST_MEMORY", "find_chromium", "launched"]
 
 log = logging.getLogger("everthink.browser")
 
@@ -67,8 +67,11 @@ _FLAGS = (
     "--log-level=3",
     "--remote-debugging-pipe",
 )
-_PIPES = 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null'
-"""The browser reads commands from the third descriptor and answers on the fourth."""
+_PIPES = 'ulimit -d "$0"; exec "$@" 3<&0 4>&1 </dev/null >/dev/null'
+"""The browser reads commands from the third descriptor and answers on the fourth. No process of it gets more
+memory than so much: each page has one of its own, and what it asks for is the page's to say."""
+MOST_MEMORY = 1536 * 1024 * 1024
+"""Bytes that one process of the browser may write to. A page that wants more crashes, alone."""
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "FONTCONFIG_FILE", "FONTCONFIG_PATH", "TZ")
 _STARTING, _ENDING = 20.0, 5.0
 _FOLDER = "everthink-browser-"
@@ -88,7 +91,9 @@ def needs_no_sandbox() -> bool:
 
 
 @asynccontextmanager
-async def launched(executable: str | None = None) -> AsyncGenerator[Connection]:
+async def launched(
+    executable: str | None = None, *, most_memory: int = MOST_MEMORY
+) -> AsyncGenerator[Connection]:
     """A browser for as long as the block lasts. No process of it is left afterwards, however we end."""
     found = executable or find_chromium()
     if found is None or shutil.which(found) is None:
@@ -102,7 +107,7 @@ async def launched(executable: str | None = None) -> AsyncGenerator[Connection]:
         refusing = await stack.enter_async_context(FilterProxy(Rules.nothing()))
         profile = stack.enter_context(_profile())
         said: deque[str] = deque(maxlen=20)
-        process = await stack.enter_async_context(_process(found, profile, refusing.port, said))
+        process = await stack.enter_async_context(_process(found, profile, refusing.port, said, most_memory))
         connection = Connection(Pipe(process))
         stack.push_async_callback(connection.close)
         try:
@@ -124,7 +129,7 @@ async def launched(executable: str | None = None) -> AsyncGenerator[Connection]:
 
 @asynccontextmanager
 async def _process(
-    executable: str, profile: str, proxy: int, said: deque[str]
+    executable: str, profile: str, proxy: int, said: deque[str], most_memory: int
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
     flags = [*_FLAGS, f"--user-data-dir={profile}", f"--proxy-server=http://127.0.0.1:{proxy}"]
     flags.append("--proxy-bypass-list=<-loopback>")
@@ -136,7 +141,7 @@ async def _process(
         flags.append("--no-sandbox")
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     environment |= {"HOME": profile, "TMPDIR": profile, "XDG_CONFIG_HOME": profile, "LANG": "C.UTF-8"}
-    arguments = ["-c", _PIPES, "everthink", executable, *flags, "about:blank"]
+    arguments = ["-c", _PIPES, str(most_memory // 1024), executable, *flags, "about:blank"]
     with (
         leashed("/bin/sh", arguments, None) as (command, args),
         logged(log, "chromium", said.append) as errors,

@@ -19,9 +19,21 @@ from ..address import canonical, child_in_address, from_address, in_address, keb
 from ..errors import AgentError
 from ..settings import nearest, shown
 
-__all__ = ["SUB", "BadName", "Called", "NoSuchClass", "Parsed", "build_path", "parse_path", "read_hops"]
+__all__ = [
+    "OF_A_CALL",
+    "SUB",
+    "BadName",
+    "Called",
+    "NoSuchClass",
+    "Parsed",
+    "build_path",
+    "parse_path",
+    "read_hops",
+]
 
 SUB = "sub"
+OF_A_CALL = "agent-tool:"
+"""How the name of a child begins that a call of its parent has made."""
 
 
 class BadName(ValueError):

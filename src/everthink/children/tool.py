@@ -20,6 +20,7 @@ from ..surface import refuse_unknown
 from ..tools.context import ToolContext
 from ..tools.json_input import JsonInput
 from ..tools.tool import Origin, Tool
+from .paths import OF_A_CALL
 from .values import CANCELLED, FAILED, INTERRUPTED, AgentToolResult
 
 __all__ = ["AgentTool", "agent_tool"]
@@ -116,7 +117,7 @@ def agent_tool(
             raise ToolError("An agent tool is run by the model of an agent: offer it in get_tools().")
         asked = Asked(
             input=given,
-            run_id=f"agent-tool:{ctx.tool_call_id}",
+            run_id=f"{OF_A_CALL}{ctx.tool_call_id}",
             call_id=ctx.tool_call_id,
             turn=ctx.turn_id,
             display=shown_as,

@@ -99,11 +99,11 @@ class Below:
 
     async def approve(self, asking: Asking, approved: bool) -> None:
         """Say yes or no."""
-        await self._answer(asking, lambda room, call: room.approve(call, approved))
+        await self._answer(asking, lambda room, call: room.approve(call, approved, asked=_shown(asking)))
 
     async def reply(self, asking: Asking, answers: Mapping[str, Mapping[str, Any]]) -> None:
         """Fill in what it asks for."""
-        await self._answer(asking, lambda room, call: room.reply(call, answers=answers))
+        await self._answer(asking, lambda room, call: room.reply(call, answers=answers, asked=_shown(asking)))
 
     async def answer(self, asking: Asking, output: Any) -> None:
         """Give it what a client was to find out."""
@@ -192,6 +192,10 @@ class Below:
 def _waits(part: Part, is_over: bool) -> bool:
     """True for a call that waits for a person; for one that a client is to do, once the turn is over."""
     return part["state"] == "approval-requested" or (is_over and part["state"] == "input-available")
+
+
+def _shown(asking: Asking) -> str | None:
+    return approval_of(asking.part) or None
 
 
 def _called(run: ChildRun) -> str:

@@ -203,15 +203,20 @@ class Conversation:
         self._seen.replace(kept)
         return self._exchange.ask(frame, before=before)
 
-    async def approve(self, call_id: str, approved: bool = True) -> Reply:
+    async def approve(self, call_id: str, approved: bool = True, *, asked: str | None = None) -> Reply:
         """Say yes or no to a call that asks. Returns what the agent makes of it.
 
-        It goes on when all its open calls are answered: only then there is something to wait for. Raises
-        `AnsweredBefore` when somebody else has answered first, and otherwise.
+        `asked` is the `id` in the part's `approval`: with it only that question is answered, and not what the
+        call may ask next. It goes on when all its open calls are answered: only then there is something to
+        wait for. Raises `AnsweredBefore` when somebody else has answered first, and otherwise.
         """
         frame = wire.ApprovalAnswered(call_id, approved, auto_continue=True)
         return await self._settle(
-            call_id, "approval-requested", frame, is_ours=lambda part: said_in(part) is approved
+            call_id,
+            "approval-requested",
+            frame,
+            is_ours=lambda part: said_in(part) is approved,
+            shown=asked,
         )
 
     async def answer(self, call_id: str, output: Any = None, *, error: str | None = None) -> Reply:
@@ -229,12 +234,13 @@ class Conversation:
         *,
         action: Action = "accept",
         answers: Mapping[str, Mapping[str, Any]] | None = None,
+        asked: str | None = None,
     ) -> Reply:
         """Answer what a tool asks: `content` is what was filled in. Returns what the agent makes of it.
 
         `action="decline"` is a no, `"cancel"` neither yes nor no. For several forms, `answers` has
-        `{"action": …, "content": …}` by the name of each. Raises when it does not fit, or nobody asks, and
-        `AnsweredBefore` when somebody else has answered first, and otherwise.
+        `{"action": …, "content": …}` by the name of each; `asked` is as in `approve`. Raises when it does not
+        fit, or nobody asks, and `AnsweredBefore` when somebody else has answered first, and otherwise.
         """
         question = next((one for one in self.questions if one.call_id == call_id), None)
         if question is None:
@@ -250,7 +256,12 @@ class Conversation:
         streams = None if question.seconds is None else self._seen.request_of(call_id)
         told = as_shown(given)
         return await self._settle(
-            call_id, "approval-requested", frame, streams, is_ours=lambda part: shown_in(part) == told
+            call_id,
+            "approval-requested",
+            frame,
+            streams,
+            is_ours=lambda part: shown_in(part) == told,
+            shown=asked,
         )
 
     async def cancel(self) -> None:
@@ -299,14 +310,15 @@ class Conversation:
         self,
         call_id: str,
         state: str,
-        frame: wire.ClientFrame,
+        frame: wire.ToolAnswered | wire.ApprovalAnswered,
         streams: str | None = None,
         is_ours: Callable[[Part], bool] | None = None,
+        shown: str | None = None,
     ) -> Reply:
         """Send the answer to a call until the server has taken it.
 
         `streams`: the request in whose answer the call runs, and goes on with this. `is_ours`: whether a call
-        that is answered has this answer.
+        that is answered has this answer. `shown`: the question that is answered, when it is no other.
         """
 
         def asks() -> str | None:
@@ -319,8 +331,9 @@ class Conversation:
 
         await self._exchange.ready()
         asked = asks()
-        if asked is None:
+        if asked is None or shown not in (None, asked):
             raise _nobody_asks(call_id)
+        frame.approval_id = asked or None
         exchange = self._exchange
         reply = exchange.continuation() if streams is None else exchange.going_on(streams)
         while True:

@@ -23,7 +23,7 @@ from ..workspace.port import Entry
 from .state_archives import archive_tools
 from .state_edits import edit_tools, json_of
 from .state_looking import looking_tools
-from .state_parts import ANY, FLAG, PATH, TEXT, bytes_at, bytes_of, read_tool, text_at, write_tool
+from .state_parts import ANY, FLAG, PATH, TEXT, bytes_at, bytes_of, fits, read_tool, text_at, write_tool
 from .values import binary
 
 __all__ = ["state_tools"]
@@ -81,9 +81,12 @@ def _reading(place: Place) -> dict[str, Tool]:
         return [entry.path for entry in await files.glob(given["pattern"])]
 
     async def diff(files: Any, given: dict[str, Any]) -> str:
+        await fits(files, given["path_a"])
+        await fits(files, given["path_b"])
         return await files.diff(given["path_a"], given["path_b"])
 
     async def diff_content(files: Any, given: dict[str, Any]) -> str:
+        await fits(files, given["path"])
         return await files.diff_content(given["path"], given["new_content"])
 
     async def hash_file(files: Any, given: dict[str, Any]) -> str:
@@ -135,6 +138,7 @@ def _writing(place: Place) -> dict[str, Tool]:
         await files.write_file_bytes(given["path"], bytes_of(given["content"]))
 
     async def append_file(files: Any, given: dict[str, Any]) -> None:
+        await fits(files, given["path"])
         await files.append_file(given["path"], given["content"])
 
     async def mkdir(files: Any, given: dict[str, Any]) -> None:
@@ -205,6 +209,7 @@ def _files(place: Place) -> dict[str, Tool]:
         await files.write_file_bytes(given["path"], bytes_of(given["content"]))
 
     async def append(files: Any, given: dict[str, Any]) -> None:
+        await fits(files, given["path"])
         before: bytes = await files.read_file_bytes(given["path"]) or b""
         await files.write_file_bytes(given["path"], before + bytes_of(given["content"]))
 

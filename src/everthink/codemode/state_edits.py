@@ -26,13 +26,14 @@ from .state_parts import (
     ANY,
     FLAG,
     LIST,
-    NUMBER,
     OBJECT,
     PATH,
+    SPACES,
     TEXT,
     Schema,
     Tools,
     batch_tool,
+    fits,
     read_tool,
     text_at,
 )
@@ -83,7 +84,7 @@ def _json(place: Place) -> Tools:
             {"path": PATH, "query": TEXT},
         ),
         "state.write_json": batch_tool(
-            place, write_json, "Write a value as JSON.", {"path": PATH, "value": ANY}, {"spaces": NUMBER}
+            place, write_json, "Write a value as JSON.", {"path": PATH, "value": ANY}, {"spaces": SPACES}
         ),
         "state.update_json": batch_tool(
             place,
@@ -91,7 +92,7 @@ def _json(place: Place) -> Tools:
             'Change a JSON file: operations are {op: "set", path, value} and {op: "delete", path}, with'
             " places such as users[0].name. {value, diff, operationsApplied}",
             {"path": PATH, "operations": _OPERATIONS},
-            {"spaces": NUMBER},
+            {"spaces": SPACES},
         ),
     }
 
@@ -226,6 +227,7 @@ class _Before(NamedTuple):
 
 
 async def _before(files: Any, path: str) -> _Before:
+    await fits(files, path)
     data: bytes | None = await files.read_file_bytes(path)
     return _Before("", None) if data is None else _Before(_hash(data), text_of(data))
 

@@ -13,7 +13,21 @@ from ..media_types import sniffed, text_of
 from ..workspace.glob import Glob
 from ..workspace.paths import normal
 from ..workspace.port import Entry
-from .state_parts import FLAG, NUMBER, PATH, TEXT, Schema, Tools, below, bytes_at, read_tool, text_at
+from .state_parts import (
+    CONTEXT,
+    FLAG,
+    MATCHES,
+    MOST_AT_ONCE,
+    NUMBER,
+    PATH,
+    TEXT,
+    Schema,
+    Tools,
+    below,
+    bytes_at,
+    read_tool,
+    text_at,
+)
 
 __all__ = ["HOW", "Wanted", "is_small_file", "looking_tools", "wanted_of"]
 
@@ -26,7 +40,7 @@ _LONGEST_LINE = 2_000
 KINDS: Schema = {"type": "string", "enum": ["file", "directory", "symlink"]}
 HOW: Schema = {"case_sensitive": FLAG, "regex": FLAG, "whole_word": FLAG}
 """How a text is looked for."""
-AROUND: Schema = {"context_before": NUMBER, "context_after": NUMBER, "max_matches": NUMBER}
+AROUND: Schema = {"context_before": CONTEXT, "context_after": CONTEXT, "max_matches": MATCHES}
 
 
 class Wanted:
@@ -56,14 +70,17 @@ class Wanted:
     def replaced(self, text: str, replacement: str) -> tuple[str, int]:
         """The text with something else in each of its places, as it is written. Belongs in a thread."""
         literal = replacement.replace("\\", "\\\\")  # nothing in it means anything
-        made, count = self._timed(self._compiled.subn, text, literal)
+        most = MOST_AT_ONCE // max(len(replacement), 1)
+        made, count = self._timed(self._compiled.subn, text, literal, most + 1)
+        if count > most:
+            raise ToolError("EFBIG: It would have more than 8 MiB of the replacement. Nothing was changed.")
         return made, count
 
-    def _timed(self, method: Any, text: str, replacement: str | None = None) -> Any:
+    def _timed(self, method: Any, text: str, replacement: str | None = None, most: int = 0) -> Any:
         try:
             if replacement is None:
                 return list(method(text, timeout=SECONDS, concurrent=True))
-            return method(replacement, text, timeout=SECONDS, concurrent=True)
+            return method(replacement, text, most, timeout=SECONDS, concurrent=True)
         except TimeoutError:
             raise ToolError(
                 f"EINVAL: Looking for {self._words!r} took longer than {SECONDS:g} seconds."

@@ -21,11 +21,15 @@ from .values import data_of
 
 __all__ = [
     "ANY",
+    "CONTEXT",
     "FLAG",
     "LIST",
+    "MATCHES",
+    "MOST_AT_ONCE",
     "NUMBER",
     "OBJECT",
     "PATH",
+    "SPACES",
     "TEXT",
     "Body",
     "Schema",
@@ -34,6 +38,7 @@ __all__ = [
     "below",
     "bytes_at",
     "bytes_of",
+    "fits",
     "found",
     "made_tool",
     "read_tool",
@@ -52,6 +57,9 @@ PATH: Schema = {"type": "string"}
 TEXT: Schema = {"type": "string"}
 FLAG: Schema = {"type": "boolean"}
 NUMBER: Schema = {"type": "integer", "minimum": 0}
+SPACES: Schema = {"type": "integer", "minimum": 0, "maximum": 10}
+CONTEXT: Schema = {"type": "integer", "minimum": 0, "maximum": 100}
+MATCHES: Schema = {"type": "integer", "minimum": 0, "maximum": 10_000}
 OBJECT: Schema = {"type": "object"}
 LIST: Schema = {"type": "array"}
 ANY: Schema = {}
@@ -156,13 +164,29 @@ def made_tool(
 # --- what is there
 
 
+MOST_AT_ONCE = 8 * 1024 * 1024
+"""Bytes of a file that code has, or changes: this process does it, and others wait for it."""
+
+
+async def fits(files: Any, path: str) -> None:
+    """Refuse a file that is too long, before any of it is read."""
+    entry: Entry | None = await files.stat(path)
+    if entry is not None and entry.size > MOST_AT_ONCE:
+        raise ToolError(
+            f"EFBIG: {path} has {entry.size:,} bytes, and code can have {MOST_AT_ONCE:,} of a file at once."
+            " Nothing was changed. Have it written to several files."
+        )
+
+
 async def text_at(files: Any, path: str) -> str:
     """The text of a file that has to be there."""
+    await fits(files, path)
     return found(path, await files.read_file(path))
 
 
 async def bytes_at(files: Any, path: str) -> bytes:
     """Its bytes."""
+    await fits(files, path)
     return found(path, await files.read_file_bytes(path))
 
 

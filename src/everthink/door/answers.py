@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
@@ -20,7 +21,7 @@ from ..identity import mark_of
 from ..journal import queries
 from ..journal.feed import MessageUpdated
 from ..journal.interactions import holder_of, is_pending, with_approval, with_result
-from ..journal.ledger import Asking, is_open, question_of
+from ..journal.ledger import Asking, asks_again, is_open, question_of
 from ..journal.read import read_journal
 from ..messages import Message, Part, copy_json, encode_json
 from ..observe.events import ToolApproval, ToolResult
@@ -31,12 +32,26 @@ from ..tools.question import Given, LiveQuestion, as_shown, read_answer, yes_to
 from ..turn.host import TurnHost
 from .browser import Browser
 
-__all__ = ["Answers"]
+__all__ = ["Answers", "Stranger"]
 
 log = logging.getLogger("everthink.turn")
 
 Change = Callable[[Sequence[Part]], list[Part] | None]
 """New parts with the answer in them; `None` when no call waits for it."""
+
+SETTLES_MS = 1000
+"""So old a question has to be that is not its call's first, before a client can have meant it that does not
+say which it answers: a second click, and what a window had kept while it was away, meant the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A client that answers: nothing it says is believed that the ledger does not confirm."""
+
+    since: int
+    """When its window came (ms)."""
+    question: str | None = None
+    """The id of the question that it answers, if it says so."""
 
 
 class Answers:
@@ -87,24 +102,24 @@ class Answers:
         is_error: bool = False,
         error_text: str | None = None,
         more: Sequence[Statement] = (),
-        is_strangers: bool = False,
+        stranger: Stranger | None = None,
         by: Any = None,
     ) -> bool:
         """Settle a call that ran elsewhere. `more` rides in the commit that settles it.
 
-        `is_strangers`: a client says so, and it counts only for a browser's call that the ledger holds as
+        `stranger`: a client says so, and it counts only for a browser's call that the ledger holds as
         asked, and that is theirs to answer. `by` is who said so, as JSON.
         """
         host = self._host
         check_call("apply_tool_result", tool_call_id=call_id)
         if (live := (host.questions or {}).get(call_id)) is not None and not is_error:
             given = read_answer(live.forms, output)
-            return self._answer_live(call_id, live, given, is_strangers=is_strangers)
+            return self._answer_live(call_id, live, given, stranger=stranger)
         question = await question_of(host.store, call_id)
         if question is not None and not is_error:
             given = read_answer(question.forms, output)
-            return await self._answer(call_id, question, given, more, is_strangers=is_strangers, by=by)
-        if is_strangers and not await is_open(host.store, call_id, in_browser=True, by=mark_of(by)):
+            return await self._answer(call_id, question, given, more, stranger=stranger, by=by)
+        if stranger is not None and not await is_open(host.store, call_id, in_browser=True, by=mark_of(by)):
             return False
         changed = await self._apply(
             call_id,
@@ -114,7 +129,7 @@ class Answers:
                 output=output,
                 is_error=is_error,
                 error_text=error_text,
-                is_strangers=is_strangers,
+                is_strangers=stranger is not None,
             ),
             "failed" if is_error else "done",
             more,
@@ -130,12 +145,12 @@ class Answers:
         *,
         reason: str | None = None,
         more: Sequence[Statement] = (),
-        is_strangers: bool = False,
+        stranger: Stranger | None = None,
         by: Any = None,
     ) -> bool:
         """Answer a call that asked for approval. `more` rides in the commit that keeps the answer.
 
-        `is_strangers`: a client says so, and it counts only for a call that the ledger holds as asking.
+        `stranger`: a client says so, and it counts only for a call that the ledger holds as asking.
         `by` is who said so, as JSON: the call runs in their name.
         """
         host = self._host
@@ -148,20 +163,20 @@ class Answers:
         if (live := (host.questions or {}).get(call_id)) is not None:
             declined = {name: Given("decline") for name in live.forms}
             given = yes_to(live.forms) if approved else declined
-            return self._answer_live(call_id, live, given, is_strangers=is_strangers)
+            return self._answer_live(call_id, live, given, stranger=stranger)
         question = await question_of(host.store, call_id) if approved else None
         if question is not None:
             given = yes_to(question.forms)
-            return await self._answer(call_id, question, given, more, is_strangers=is_strangers, by=by)
-        return await self._approve(call_id, approved, reason, more, is_strangers=is_strangers, by=by)
+            return await self._answer(call_id, question, given, more, stranger=stranger, by=by)
+        return await self._approve(call_id, approved, reason, more, stranger=stranger, by=by)
 
     def _answer_live(
-        self, call_id: str, live: LiveQuestion, given: dict[str, Given] | str, *, is_strangers: bool
+        self, call_id: str, live: LiveQuestion, given: dict[str, Given] | str, *, stranger: Stranger | None
     ) -> bool:
         """Hand an answer to the call that waits for it."""
         if isinstance(given, str):
-            return self._refused(call_id, given, is_strangers=is_strangers)
-        if live.answered.done():
+            return self._refused(call_id, given, stranger=stranger)
+        if live.answered.done() or not self._is_meant(call_id, live.id, stranger):
             return False
         live.answered.set_result(given)
         answer = self._host.turns.answer
@@ -173,8 +188,19 @@ class Answers:
             self._host.feed.publish(MessageUpdated(answer.message()))
         return True
 
-    def _refused(self, call_id: str, why: str, *, is_strangers: bool) -> bool:
-        if not is_strangers:
+    def _is_meant(self, call_id: str, id: str | None, stranger: Stranger | None) -> bool:
+        """False when a client may mean what the call asked before. `id`: of what it asks now, if known."""
+        if stranger is None:
+            return True
+        if stranger.question is not None:
+            return id is None or stranger.question == id
+        asked = self._host.asked_again.get(call_id)
+        if id is not None and asked is None:
+            return True  # the first that a running call asks
+        return self._host.clock.now_ms() - max(asked or 0, stranger.since) >= SETTLES_MS
+
+    def _refused(self, call_id: str, why: str, *, stranger: Stranger | None) -> bool:
+        if stranger is None:
             raise InvalidTurn(
                 f"The answer to {call_id!r} cannot be used. {why}", kept="The question is still open."
             )
@@ -188,16 +214,16 @@ class Answers:
         given: dict[str, Given] | str,
         more: Sequence[Statement],
         *,
-        is_strangers: bool,
+        stranger: Stranger | None,
         by: Any,
     ) -> bool:
         """Keep what somebody answered to the question of a tool, which then goes on in their name."""
         if isinstance(given, str):
-            return self._refused(call_id, given, is_strangers=is_strangers)
+            return self._refused(call_id, given, stranger=stranger)
         kept = encode_json(msgspec.structs.replace(question, answers=given)).decode()
         more = [queries.question_answered(call_id, question=kept), *more]
         return await self._approve(
-            call_id, True, None, more, answers=as_shown(given), is_strangers=is_strangers, by=by
+            call_id, True, None, more, answers=as_shown(given), stranger=stranger, by=by
         )
 
     async def _approve(
@@ -208,13 +234,16 @@ class Answers:
         more: Sequence[Statement],
         *,
         answers: dict[str, Any] | None = None,
-        is_strangers: bool,
+        stranger: Stranger | None,
         by: Any,
     ) -> bool:
         host = self._host
         if approved and by is not None:
             more = [queries.approved_by(call_id, who=encode_json(by).decode()), *more]
-        if is_strangers and not await is_open(host.store, call_id, in_browser=False):
+        if stranger is not None and not await is_open(host.store, call_id, in_browser=False):
+            return False
+        again = stranger is not None and await asks_again(host.store, call_id)
+        if again and not self._is_meant(call_id, None, stranger):
             return False
         changed = await self._apply(
             call_id,
@@ -224,12 +253,14 @@ class Answers:
                 approved=approved,
                 reason=reason,
                 answers=answers,
-                is_strangers=is_strangers,
+                is_strangers=stranger is not None,
+                to=stranger.question if stranger else None,
             ),
             "approved" if approved else "denied",
             more,
         )
         if changed is not None:
+            host.asked_again.pop(call_id, None)
             host.emit(ToolApproval(tool_call_id=call_id, approved=approved))
         return changed is not None
 

@@ -16,6 +16,8 @@ __all__ = ["Edited", "NotEdited", "edited"]
 
 _SPACES = re.compile(r"\r\n|[ \t]{2,}|\t")
 MOST_COUNTED = 1_000
+COUNTING = 10_000_000
+"""Characters that are compared to say how often a place is there: each look costs as many as it has."""
 LONGEST_FUZZY = 2_000_000
 """Characters of a text that is searched for a place with other white space."""
 
@@ -35,9 +37,10 @@ class Edited:
 
 def edited(path: str, text: str, old: str, new: str) -> Edited:
     """`text` with its one `old` replaced by `new`. Raises `NotEdited`."""
-    count = _count(text, old)
+    most = min(max(COUNTING // len(old), 2), MOST_COUNTED)
+    count = _count(text, old, most)
     if count > 1:
-        times = f"{count} times" if count <= MOST_COUNTED else f"more than {MOST_COUNTED:,} times"
+        times = f"{count} times" if count <= most else f"more than {most:,} times"
         raise NotEdited(
             f"old_string appears {times} in {path}. Add lines around it, so that it is there once."
         )
@@ -48,10 +51,10 @@ def edited(path: str, text: str, old: str, new: str) -> Edited:
     return Edited(text[:start] + new + text[end:], is_fuzzy=True)
 
 
-def _count(text: str, part: str) -> int:
-    """How often it is there, those that overlap included."""
+def _count(text: str, part: str, most: int) -> int:
+    """How often it is there, those that overlap included; one more than `most` when it is more often."""
     count, at = 0, text.find(part)
-    while at >= 0 and count <= MOST_COUNTED:
+    while at >= 0 and count <= most:
         count, at = count + 1, text.find(part, at + 1)
     return count
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import codecs
 import hashlib
 from collections.abc import Mapping
 from typing import Any, cast
@@ -34,6 +35,9 @@ LARGEST_SHOWN = int(3.5 * 1024 * 1024)
 """Bytes of a picture or PDF that a model is shown at most."""
 QUICK = 262_144
 """Bytes of a text that are put into lines at once, and not in a thread."""
+LONG = 8 * 1024 * 1024
+"""Bytes of a text that is not held as a whole."""
+PIECE = 1024 * 1024
 _GENERIC = ("application/octet-stream", "binary/octet-stream")
 SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp", PDF)
 """What models take as it is. Other pictures they refuse, and then every prompt that has one."""
@@ -49,12 +53,16 @@ async def read(place: Place, ctx: ToolContext, path: str, offset: int | None, li
             return {"error": f"File not found: {path}"}
         if entry.kind == "directory":
             return {"error": f"{path} is a directory. Use list to see what is in it."}
-        data = as_bytes(files, await awaited(files.read_file_bytes(path)))
+        is_long = isinstance(files, Workspace) and entry.size > LONG
+        reading = files.read_file_bytes(path, length=PIECE) if is_long else files.read_file_bytes(path)
+        data = as_bytes(files, await awaited(reading))
+        if data is None:
+            return {"error": f"File not found: {path}"}
+        media_type = _media_type(entry, data[: data.rfind(b"\n") + 1] or data if is_long else data)
+        if is_long and _is_text(media_type):
+            return await _long_lines(files, entry.size, path, offset, limit)
     except WorkspaceError as error:
         raise shown_error(error) from error
-    if data is None:
-        return {"error": f"File not found: {path}"}
-    media_type = _media_type(entry, data)
     if _is_text(media_type):
         if len(data) <= QUICK:
             return lines_of(path, data, offset, limit)
@@ -63,23 +71,78 @@ async def read(place: Place, ctx: ToolContext, path: str, offset: int | None, li
         "path": path,
         "name": path.rstrip("/").rpartition("/")[2],
         "mediaType": media_type,
-        "sizeBytes": len(data),
+        "sizeBytes": entry.size if is_long else len(data),
     }
     if not media_type.startswith("image/") and media_type != PDF:
         return {"kind": "binary", **found, "unsupported": True}
-    hash = entry.hash or await asyncio.to_thread(_hash, data)
+    hash = entry.hash or ("" if is_long else await asyncio.to_thread(_hash, data))
     return {"kind": "file" if media_type == PDF else "image", **found, "hash": hash}
 
 
 def lines_of(path: str, data: bytes, offset: int | None, limit: int | None) -> dict[str, Any]:
     """Lines with their numbers, as many as may be shown at once."""
+    first = offset or 1
     lines = data.decode("utf-8", "replace").split("\n")
-    total, first = len(lines), offset or 1
+    shown = [_cut(line) for line in lines[first - 1 : first - 1 + _wanted(limit)]]
+    return _numbered(path, shown, len(lines), offset, limit)
+
+
+async def _long_lines(
+    files: Workspace, size: int, path: str, offset: int | None, limit: int | None
+) -> dict[str, Any]:
+    """The same of a text that is too long to be held: piece by piece, so others are served meanwhile."""
+    window = _Window(offset or 1, _wanted(limit))
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for start in range(0, size, PIECE):
+        data = await files.read_file_bytes(path, start=start, length=PIECE) or b""
+        window.take(decoder.decode(data, start + PIECE >= size))
+    return _numbered(path, window.lines(), window.number, offset, limit)
+
+
+class _Window:
+    """The lines of a text that are wanted, while it comes in pieces."""
+
+    def __init__(self, first: int, most: int) -> None:
+        self._first, self._last = first, first + most
+        self._found: list[str] = []
+        # The line that has no end yet: its number, how it begins, how long it is.
+        self.number, self._begin, self._length = 1, "", 0
+
+    def take(self, text: str) -> None:
+        """What comes next."""
+        breaks = text.count("\n")
+        if self.number + breaks < self._first or self.number >= self._last:
+            self.number += breaks  # nothing of it is wanted
+            return
+        for place, line in enumerate(text.split("\n")):
+            if place:
+                if self._is_wanted:
+                    self._found.append(_cut(self._begin, self._length))
+                self.number, self._begin, self._length = self.number + 1, "", 0
+            self._begin = (self._begin + line[: LONGEST_LINE + 1])[: LONGEST_LINE + 1]
+            self._length += len(line)
+
+    def lines(self) -> list[str]:
+        """Those that are there."""
+        return [*self._found, *([_cut(self._begin, self._length)] if self._is_wanted else [])]
+
+    @property
+    def _is_wanted(self) -> bool:
+        return self._first <= self.number < self._last
+
+
+def _wanted(limit: int | None) -> int:
+    return MOST_LINES if limit is None else min(limit, MOST_LINES)
+
+
+def _numbered(
+    path: str, lines: list[str], total: int, offset: int | None, limit: int | None
+) -> dict[str, Any]:
+    first = offset or 1
     end = total if limit is None else min(first + limit - 1, total)
-    wanted = lines[first - 1 : end]
-    shown = [f"{number}\t{_cut(line)}" for number, line in enumerate(wanted[:MOST_LINES], first)]
-    if len(wanted) > MOST_LINES:
-        more = len(wanted) - MOST_LINES
+    shown = [f"{number}\t{line}" for number, line in enumerate(lines, first)]
+    if end - first + 1 > MOST_LINES:
+        more = end - first + 1 - MOST_LINES
         shown.append(f"[{more} more lines are not shown: read on with offset {first + MOST_LINES}]")
     found: dict[str, Any] = {"path": path, "content": "\n".join(shown), "totalLines": total}
     if offset is not None or limit is not None:
@@ -87,10 +150,11 @@ def lines_of(path: str, data: bytes, offset: int | None, limit: int | None) -> d
     return found
 
 
-def _cut(line: str) -> str:
-    if len(line) <= LONGEST_LINE:
+def _cut(line: str, length: int | None = None) -> str:
+    length = len(line) if length is None else length
+    if length <= LONGEST_LINE:
         return line
-    return f"{line[:LONGEST_LINE]}… [truncated, {len(line) - LONGEST_LINE} more characters]"
+    return f"{line[:LONGEST_LINE]}… [truncated, {length - LONGEST_LINE} more characters]"
 
 
 def _media_type(entry: Entry, data: bytes) -> str:

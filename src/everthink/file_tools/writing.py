@@ -11,9 +11,12 @@ from ..workspace.workspace import Workspace
 from .editing import Edited, NotEdited, edited
 from .operations import as_bytes, as_entry
 from .place import Place, shown_error
+from .sizes import in_words
 
 __all__ = ["delete", "edit", "write"]
 
+LONGEST_EDITED = 8 * 1024 * 1024
+"""Bytes of a text that is edited."""
 _REPLACED = "\ufffd"
 
 
@@ -72,6 +75,12 @@ async def _replaced(place: Place, ctx: ToolContext, path: str, old: str, new: st
         return made.text
 
     files = place.concluding(ctx, lambda: told)
+    entry = as_entry(files, await awaited(place.of(ctx).stat(path)))
+    if entry is not None and entry.size > LONGEST_EDITED:
+        raise NotEdited(
+            f"{path} has {in_words(entry.size)}, and a text of more than {in_words(LONGEST_EDITED)} is not"
+            " edited. Write the part that matters to a file of its own."
+        )
     if isinstance(files, Workspace):
         try:
             await files.rewrite_file(path, changed)

@@ -72,10 +72,12 @@ def with_approval(
     reason: str | None = None,
     answers: dict[str, Any] | None = None,
     is_strangers: bool = False,
+    to: str | None = None,
 ) -> list[Part] | None:
     """`parts` with a person's answer. `None` when no call waits for it.
 
     `answers` is what was filled in, when the tool itself asked: it is shown beside the question.
+    `to` is the id of the question that is answered: a call that asks again does not take it.
     `is_strangers`: a client says so. Then only a call that asks takes it.
     """
 
@@ -91,7 +93,12 @@ def with_approval(
         shown = {key: value for key, value in part.items() if key not in ("output", "preliminary")}
         return {**shown, "state": "output-denied", "approval": approval}
 
-    return _replace_first(parts, call_id, _ASKS if is_strangers else _TAKES_APPROVAL, change)
+    changed = _replace_first(parts, call_id, _ASKS if is_strangers else _TAKES_APPROVAL, change)
+    if changed is not None and to is not None:
+        asked = next(part for part in changed if part.get("toolCallId") == call_id)
+        if asked["approval"]["id"] != to:
+            return None
+    return changed
 
 
 def settled_across(parts: Sequence[Part], outcome: CrossMessage) -> list[Part] | None:

@@ -21,6 +21,7 @@ __all__ = [
     "Asked",
     "Asking",
     "approval_of",
+    "asks_again",
     "is_for_people",
     "is_open",
     "open_calls",
@@ -83,6 +84,11 @@ async def is_open(store: AgentStore, call_id: str, *, in_browser: bool, by: str 
     if not in_browser:
         return who.partition(":")[0] != queries.CLIENT
     return who in (queries.CLIENT, queries.client_of(by))
+
+
+async def asks_again(store: AgentStore, call_id: str) -> bool:
+    """True when what a call asks is not the first that it has asked: somebody has answered before."""
+    return len(await store.fetch(queries.CALL, call_id)) > 1
 
 
 async def open_calls(store: AgentStore, tools: Collection[str]) -> list[str]:

@@ -15,7 +15,9 @@ from typing import Any
 import httpx2
 
 from ..errors import AgentError, AuthorizationFailed, BlockedAddress, NeedsAuthorization
+from ..guard.bounded import bounded
 from ..guard.transport import GuardedTransport
+from ..limits import Limits
 from .failures import Sent, sending
 from .link import Lost
 
@@ -26,6 +28,7 @@ READING = 300.0
 """Seconds between two pieces of a stream of events; there may be nothing to say for long."""
 MAX_ANSWER = 32 * 1024 * 1024
 """So many bytes one answer, or one event, of a server may have."""
+_ANSWER = Limits(frame_bytes=MAX_ANSWER, frame_nodes=80_000)
 _SESSION = "mcp-session-id"
 _FAILED = 502
 _UNREACHABLE = (httpx2.ConnectError, httpx2.ConnectTimeout)
@@ -75,7 +78,7 @@ class Requests(httpx2.AsyncClient):
         """Send one request of the SDK's, with whatever authorization takes."""
         sent = Sent()
         try:
-            response = await self._whole(await super().send(request, **options))
+            response = await bounded(await super().send(request, **options), _ANSWER)
         except Exception as error:
             is_elsewhere = _is_elsewhere(error, request)
             sent.error = error
@@ -113,28 +116,6 @@ class Requests(httpx2.AsyncClient):
         if response.status_code != 400:
             return response.status_code == 404
         return b"session" in response.content[:2_000].lower()
-
-    async def _whole(self, response: httpx2.Response) -> httpx2.Response:
-        """The answer, read to its end unless it is a stream: what breaks off, or never ends, does so here."""
-        is_json = response.headers.get("content-type", "").lower().startswith("application/json")
-        if not is_json and response.status_code < 400:
-            return response
-        found = bytearray()
-        try:
-            async for part in response.aiter_bytes():
-                found += part
-                if len(found) > MAX_ANSWER:
-                    raise AgentError(f"Its answer has more than {MAX_ANSWER:,} bytes.")
-        finally:
-            await response.aclose()
-        headers = [
-            (name, value)
-            for name, value in response.headers.multi_items()
-            if name.lower() not in ("content-encoding", "content-length", "transfer-encoding")
-        ]
-        return httpx2.Response(
-            response.status_code, headers=headers, content=bytes(found), request=response.request
-        )
 
 
 def _is_elsewhere(error: Exception, request: httpx2.Request) -> bool:

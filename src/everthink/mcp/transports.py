@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import Implementation, JSONRPCResponse
+from mcp_types import Implementation, JSONRPCRequest, JSONRPCResponse
 
 from mcp import Client
 
@@ -38,11 +39,13 @@ __all__ = ["Connector"]
 
 log = logging.getLogger("everthink.mcp")
 
-_sdk = logging.getLogger("mcp.client")
-if _sdk.level == logging.NOTSET:
-    # It names no server. What it would say is in our own lines, which do.
-    _sdk.setLevel(logging.CRITICAL)
+for _sdk in map(logging.getLogger, ("mcp.client", "mcp.shared")):
+    if _sdk.level == logging.NOTSET:
+        # It names no server. What it would say is in our own lines, which do.
+        _sdk.setLevel(logging.CRITICAL)
 
+MOST_ASKED, ASKS_WITHIN = 100, 10.0
+"""Requests of a server to us that are answered in so many seconds."""
 _ELSEWHERE = frozenset({404, 405, 501})
 """Answers to a streamable request by a server that only knows server-sent events."""
 
@@ -203,6 +206,7 @@ class _Watched:
 
     def __init__(self, stream: Any, watch: Watch, name: str) -> None:
         self._stream, self._watch, self._name = stream, watch, name
+        self._since, self._asked = 0.0, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -211,15 +215,27 @@ class _Watched:
         return self
 
     async def __anext__(self) -> Any:
-        try:
-            item = await self._stream.__anext__()
-        except Exception:  # also its end
-            self._watch.ended()
-            raise
-        message = getattr(item, "message", None)
-        if isinstance(message, JSONRPCResponse):
-            mend(message.result, self._name)
-        return item
+        while True:
+            try:
+                item = await self._stream.__anext__()
+            except Exception:  # also its end
+                self._watch.ended()
+                raise
+            message = getattr(item, "message", None)
+            if isinstance(message, JSONRPCResponse):
+                mend(message.result, self._name)
+            if not isinstance(message, JSONRPCRequest) or self._may_ask():
+                return item
+
+    def _may_ask(self) -> bool:
+        """False when the server has asked us so often that the rest is not answered for a while."""
+        now = time.monotonic()
+        if now - self._since > ASKS_WITHIN:
+            self._since, self._asked = now, 0
+        self._asked += 1
+        if self._asked == MOST_ASKED + 1:
+            log.warning("the MCP server %s asks too much: not all of it is answered", self._name)
+        return self._asked <= MOST_ASKED
 
     async def __aenter__(self) -> _Watched:
         await self._stream.__aenter__()

@@ -137,7 +137,7 @@ class Courier:
                 turn, 0, root, bot.id, encode(target), "planned", None, 0, None, None, 0, None, None, now, now
             )
             rows.append(row)
-            self._followed[turn] = Following(host, turn, is_new=True)
+            self._followed[turn] = Following(host, turn, root, is_new=True)
             return [queries.planned(row), *self._marked()]
 
         try:
@@ -182,10 +182,9 @@ class Courier:
 
     async def _burst(self, turn: Turn, context: MessengerContext) -> float:
         following = self._followed.get(turn.id)
-        rows = await queries.of_turn(self._host.store, turn.id) if following is not None else []
-        if not rows:
+        if following is None:
             return 0
-        bot = (await self._parts.bots(rows[0].root)).get(context.messenger_id)
+        bot = (await self._parts.bots(following.root)).get(context.messenger_id)
         return 0 if bot is None else bot.definition.burst
 
     def _same(self, turn: Turn, context: MessengerContext) -> list[Turn]:
@@ -258,16 +257,17 @@ class Courier:
             author = event.author
             if not may_answer(decode(Target, row.target), author, bot.definition.approvers):
                 return QUESTION.not_yours
-            return await self._decide(row, press.approved, label_of(author, None))
+            ref = event.answering.get("ref")
+            return await self._decide(row, press.approved, label_of(author, None), ref)
         return QUESTION.decided_before
 
-    async def _decide(self, row: DeliveryRow, approved: bool, by: str | None) -> str | None:
+    async def _decide(self, row: DeliveryRow, approved: bool, by: str | None, ref: str | None) -> str | None:
         parts, now = self._parts, self._host.clock.now_ms()
         assert row.call_id is not None
         body = QUESTION.decided(approved=approved, by=by)
         async with parts.continuations.lock:
             goes_on = not parts.answers.is_live(row.call_id)
-            more = [queries.decided(row, body, now=now)]
+            more = [queries.decided(row, body, now=now, ref=ref)]
             if goes_on:
                 more.append(parts.continuations.save(None))
             if not await parts.answers.apply_approval(row.call_id, approved, more=more):
@@ -292,8 +292,9 @@ class Courier:
                 continue
             approval: Any = part.get("approval") or {}
             body = QUESTION.decided(approved=approval.get("approved") is True, by=None)
-            await host.store.apply([queries.decided(row, body, now=host.clock.now_ms())])
-            self._begin(row._replace(body=body), is_new=False)
+            [fresh] = await host.store.apply([queries.decided(row, body, now=host.clock.now_ms())])
+            if fresh:
+                self._begin(row._replace(body=body), is_new=False)
 
     async def continued(self, turn: Turn) -> list[Statement]:
         """What goes with the commit of a continuation: it is shown where the answer before it was."""
@@ -335,7 +336,7 @@ class Courier:
         lane = self._lanes.setdefault(_lane(row), asyncio.Lock())
         follows = row.body is None
         if follows and row.turn not in self._followed:
-            self._followed[row.turn] = Following(self._host, row.turn, is_new=is_new)
+            self._followed[row.turn] = Following(self._host, row.turn, row.root, is_new=is_new)
         running: list[Delivery] = []
         rests: Callable[[], bool] = lambda: bool(running) and running[0].waits  # noqa: E731
         self._parts.background(self._deliver(row, lane, running), rests=rests)
@@ -360,7 +361,9 @@ class Courier:
                 )
                 running.append(delivery)
                 await delivery.run()
-                await self._close_decided()
+                self._has_questions = self._has_questions or following.words.asks
+                if self._has_questions:
+                    await self._close_decided()
         finally:
             if row.body is None:
                 self._followed.pop(row.turn, None)

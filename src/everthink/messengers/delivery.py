@@ -34,6 +34,8 @@ __all__ = ["STOPPED", "Delivery", "Following"]
 STOPPED = "Stopped in the messenger"
 """Why a turn was stopped by `/stop`: whoever did that has been told."""
 BLOCKED = "Its answer cannot be delivered"
+FIRST_AFTER = 0.3
+"""Seconds for which an answer is written before it is shown. One that is whole by then is sent once."""
 TYPING_AFTER = 0.3
 """Seconds of silence after which people are shown that somebody writes."""
 
@@ -41,8 +43,10 @@ TYPING_AFTER = 0.3
 class Following:
     """What one turn has said so far, and whether it is over."""
 
-    def __init__(self, host: TurnHost, turn: str, *, is_new: bool) -> None:
-        self._host, self.turn = host, turn
+    def __init__(self, host: TurnHost, turn: str, root: str, *, is_new: bool) -> None:
+        self._host, self.turn, self.is_new = host, turn, is_new
+        self.root = root
+        """The id of the agent that has the messenger."""
         self.words = Words()
         self.status: TurnStatus | None = None
         """How it has ended; `None` while it has not."""
@@ -96,6 +100,7 @@ class Following:
         """Its chunks are not kept any more: the message says the same."""
         parts: list[Part] = [] if answer is None else answer.parts
         texts = [str(part.get("text", "")) for part in parts if part.get("type") == "text"]
+        self.words.asks = True  # it may: the message says
         self.words.text = " ".join(text.strip() for text in texts if text.strip())
 
     @property
@@ -122,8 +127,10 @@ class Delivery:
     async def run(self) -> None:
         """Show it to its end."""
         following = self.following
-        await following.catch_up()
-        rows = await queries.of_turn(self.host.store, self.row.turn)
+        rows = [self.row]
+        if not following.is_new:
+            await following.catch_up()
+            rows = await queries.of_turn(self.host.store, self.row.turn)
         if not rows:
             return  # the conversation was deleted
         self.row = rows[0]
@@ -147,11 +154,15 @@ class Delivery:
         streams = messenger.capabilities.stream and messenger.capabilities.edit_messages
         clock, following = self.host.clock, self.following
         typing_at = clock.monotonic() + TYPING_AFTER
+        first_at: float | None = None
         while following.status is None:
             following.moved.clear()
             text, now = visible_part(following.text, visible).rstrip(), clock.monotonic()
             is_first = self.row.ref is None
             is_due = streams and text != self._shown and (not is_first or len(text) >= limits.first_words)
+            if is_due and is_first:
+                first_at = now + FIRST_AFTER if first_at is None else first_at
+                self._next = max(self._next, first_at)
             if is_due and now >= self._next:
                 await self._show(text, spacing)
                 if self.row.state == "failed":
@@ -219,6 +230,9 @@ class Delivery:
             rows[0] = await self.sender.save(self.row, state="done")
         for row in rows:
             if not row.is_open:
+                continue
+            if row.part == 0 and row.state == "sent" and texts[:1] == [self._shown]:
+                await self.sender.finish(row)  # it is shown as it ends
                 continue
             if row.body is not None:
                 draft = Draft(text=row.body)
@@ -295,7 +309,7 @@ class Delivery:
 
     async def _asked(self) -> dict[str, Part]:
         """The calls of the turn that wait for a person, as the conversation shows them."""
-        if self.following.status != "completed":
+        if self.following.status != "completed" or not self.following.words.asks:
             return {}
         row = await turn_rows.one(self.host.store, self.row.turn)
         if row is None or row.message_id is None:

@@ -178,14 +178,15 @@ def merged(turn: str, *, now: int) -> Statement:
     )
 
 
-def decided(row: DeliveryRow, body: str, *, now: int) -> Statement:
-    """A question was decided: what it says from now on. One that is just being sent is edited afterwards;
-    what it says already stays."""
+def decided(row: DeliveryRow, body: str, *, now: int, ref: str | None = None) -> Statement:
+    """A question was decided, if it was not: what it says from now on. One that is just being sent is edited
+    afterwards. `ref`: the platform's id of the message whose button was pressed; nobody may have kept it."""
     return Statement(
-        "UPDATE deliveries SET body = ?, attempts = 0, not_before = NULL, updated_at = ?,"
-        " state = CASE WHEN state IN ('done', 'failed') AND ref IS NOT NULL THEN 'planned' ELSE state END"
-        " WHERE agent = :agent AND turn = ? AND part = ? AND body IS NULL",
-        (body, now, row.turn, row.part),
+        "UPDATE deliveries SET body = ?, ref = COALESCE(ref, CAST(? AS TEXT)), attempts = 0,"
+        " not_before = NULL, updated_at = ?, state = CASE WHEN COALESCE(ref, CAST(? AS TEXT)) IS NOT NULL"
+        " THEN 'planned' ELSE state END"
+        " WHERE agent = :agent AND turn = ? AND part = ? AND body IS NULL RETURNING 1",
+        (body, ref, now, ref, row.turn, row.part),
     )
 
 

@@ -171,10 +171,15 @@ class Sender:
     async def _shown(self, row: DeliveryRow, draft: Draft) -> DeliveryRow:
         if not draft.is_final and row.state == "sent":
             return row._replace(shown=len(draft.text))  # an edit on the way: the next one says it all again
-        state: State = "done" if draft.is_final else "sent"
-        row = await self.save(row, state=state, shown=len(draft.text), not_before=None, error=None)
-        if state == "done":
-            self.emit(MessengerDelivered(messenger=row.messenger, turn_id=row.turn, part=row.part))
+        row = row._replace(shown=len(draft.text), attempts=0)
+        if draft.is_final:
+            return await self.finish(row)
+        return await self.save(row, state="sent", not_before=None, error=None)
+
+    async def finish(self, row: DeliveryRow) -> DeliveryRow:
+        """A message is shown, the whole of it."""
+        row = await self.save(row, state="done", not_before=None, error=None)
+        self.emit(MessengerDelivered(messenger=row.messenger, turn_id=row.turn, part=row.part))
         return row
 
     async def _find_out(self, row: DeliveryRow, target: Target) -> DeliveryRow:

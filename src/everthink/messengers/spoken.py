@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..chunks import Chunk, TextDelta, TextEnd, TextStart
+from ..chunks import Chunk, TextDelta, TextEnd, TextStart, ToolApprovalRequest
 
 __all__ = ["Words", "pieces", "split_text", "visible_part"]
 
@@ -17,10 +17,12 @@ __all__ = ["Words", "pieces", "split_text", "visible_part"]
 class Words:
     """The text of a turn. Only what is said counts: no thinking, no calls."""
 
-    __slots__ = ("_is_apart", "chunks", "text")
+    __slots__ = ("_is_apart", "asks", "chunks", "text")
 
     def __init__(self) -> None:
         self.text = ""
+        self.asks = False
+        """True when a call in it has asked for approval."""
         self.chunks = 0
         """How many chunks of the turn are in it."""
         self._is_apart = False
@@ -38,7 +40,8 @@ class Words:
                     self.text += delta
                 case TextStart() | TextEnd():
                     pass
-                case _:
+                case other:
+                    self.asks = self.asks or isinstance(other, ToolApprovalRequest)
                     self._is_apart = bool(self.text)
 
 

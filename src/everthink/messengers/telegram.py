@@ -217,7 +217,7 @@ class Telegram:
             action=Action(
                 action_id=id, value=value, message_id=f"{chat['id']}:{on['message_id']}", user=user
             ),
-            answering={"callback": query["id"]},
+            answering={"callback": query["id"], "ref": str(on["message_id"])},
         )
         return Arrived(events=(event,))
 

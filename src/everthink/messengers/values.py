@@ -137,7 +137,8 @@ class MessengerEvent(_Value, frozen=True):
     action: Action | None = None
     """Of an `"action"`."""
     answering: dict[str, Any] = {}
-    """What `Messenger.notify` needs to answer whoever pressed a button: an id of the platform's."""
+    """What `Messenger.notify` needs to answer whoever pressed a button; and as `ref` the id, as `post` gives
+    it, of the message that the button is on."""
 
     @property
     def author(self) -> Author:

@@ -280,6 +280,8 @@ class _Run:
         except OSError as error:
             kind = type(error).__name__
             return await self._raise(said, kind if kind in _KNOWN_ERRORS else "OSError", str(error))
+        except _Ended:
+            raise  # why is known already
         except Exception as error:
             self._ended = error
             raise _Ended from error

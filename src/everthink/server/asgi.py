@@ -526,6 +526,7 @@ class Gate:
         connection.identity, connection.who = entered.identity, entered.who
         connection.mark, connection.key = entered.mark, key
         connection.permissions, connection.until = entered.permissions, entered.until
+        connection.since = sockets.actor.clock.now_ms()
         connection.address, connection.called = address_of(socket), socket.scope.get("everthink.name")
         call_off = close_when_expired(connection.until, connection.close, sockets.actor.clock)
         pump: asyncio.Task[None] | None = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from ..door.answers import Stranger
 from ..door.chat_request import ChatRequest, Dropped
 from ..door.requests import bounded_tools, trailing
 from ..errors import AgentError, CommitInDoubt, LeaseLost
@@ -114,7 +115,7 @@ class Asking:
             is_error=failed,
             error_text=text,
             more=more,
-            is_strangers=not self._chat.requests.trusts_clients,
+            stranger=self._stranger(connection, frame.approval_id),
             by=connection.who,
         )
         if changed:
@@ -146,7 +147,7 @@ class Asking:
             frame.tool_call_id,
             frame.approved,
             more=self._continuation(connection, goes_on),
-            is_strangers=not self._chat.requests.trusts_clients,
+            stranger=self._stranger(connection, frame.approval_id),
             by=connection.who,
         )
         if changed:
@@ -156,6 +157,9 @@ class Asking:
         else:
             self._audit.tell(connection, "approval", frame.tool_call_id, NOT_OPEN)
             await self._show_call(connection, frame.tool_call_id)
+
+    def _stranger(self, connection: Connection, question: str | None) -> Stranger | None:
+        return None if self._chat.requests.trusts_clients else Stranger(connection.since, question)
 
     def _continuation(self, connection: Connection, goes_on: bool) -> list[Statement]:
         if not goes_on:

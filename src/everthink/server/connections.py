@@ -125,7 +125,7 @@ class Connection:
         "__dict__", "__weakref__", "_at", "_buffered", "_buffers", "_closing", "_cut", "_idle",
         "_largest", "_longs", "_now", "_out", "_own", "_readonly", "_socket", "_stall", "_taken", "address",
         "agent_id", "called", "calls", "client_tools", "id", "identity", "is_open", "key",
-        "mark", "offers", "permissions", "request", "state", "until", "wants_protocol", "who",
+        "mark", "offers", "permissions", "request", "since", "state", "until", "wants_protocol", "who",
     )
     # fmt: on
 
@@ -168,6 +168,8 @@ class Connection:
         """What it may do besides reading."""
         self.until: float | None = None
         """When it ends by itself, in seconds since 1970."""
+        self.since = 0
+        """When it came, in milliseconds since 1970."""
         self.wants_protocol = True
         self.client_tools: list[dict[str, Any]] = []
         """The tools it declared: for the turns it asks for, and for nobody else's."""

@@ -22,7 +22,7 @@ from ..access.access import Action, Pass, address_of
 from ..access.audit import Auditor
 from ..address import MAX_NAME, Address, from_address, kebab
 from ..children.declared import children_of
-from ..children.paths import BadName, Called, NoSuchClass, read_hops
+from ..children.paths import OF_A_CALL, BadName, Called, NoSuchClass, read_hops
 from ..errors import AgentError
 from ..settings import is_ours
 from .answers import refused
@@ -142,6 +142,9 @@ class Places:
             parent, child = (directory.classes[one.cls_name] for one in (above, below))
             if child not in children_of(parent) and not await directory.exists(below):
                 why = f"a {parent.__name__} has no {child.__name__} of that name"
+                return Barred(refused(connection, 404, "Not Found", why))
+            if not is_nobody and below.name.startswith(OF_A_CALL) and not await directory.exists(below):
+                why = "the child of a call is made by that call, and nobody speaks to it before"
                 return Barred(refused(connection, 404, "Not Found", why))
             if not _decides(parent):
                 continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import stat
 import tarfile
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ LARGEST = 32 * 1024 * 1024
 """Bytes of an archive, packed."""
 _TAR_OVERHEAD = 4 * 1024 * 1024
 _PIECE = 64 * 1024
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What comes out piece by piece. Others (bzip2, LZMA) are unpacked as a whole."""
 
 
 def unpacked(data: bytes, bounds: Bounds | None = None) -> dict[str, bytes]:
@@ -75,18 +78,20 @@ class _Room:
                 continue
             if not is_safe_path(path) or not path.isprintable():
                 raise _refused(f"{said(path, 100)!r} is no path below its root")
-            if path.casefold() in seen:
+            # A workspace, and many a directory, take two ways to write a letter for one.
+            known_as = unicodedata.normalize("NFC", path).casefold()
+            if known_as in seen:
                 raise _refused(f"{said(path, 100)!r} is there twice")
             if len(parts) - 1 > self._bounds.depth + 4 or len(path.encode()) > 4 * self._bounds.path_bytes:
                 raise _refused(f"{said(path, 100)!r} is too deep, or too long a path")
             if len(found) >= self._bounds.entries:
                 raise _refused(f"it has more than {self._bounds.entries:,} files")
-            seen.add(path.casefold())
+            seen.add(known_as)
             found[path] = self.read(path, file)
         for path in found:
             above = path.rpartition("/")[0]
             while above:
-                if above.casefold() in seen:
+                if unicodedata.normalize("NFC", above).casefold() in seen:
                     raise _refused(f"{said(above, 100)!r} is a file and a folder")
                 above = above.rpartition("/")[0]
         return found
@@ -102,6 +107,11 @@ def _zipped(data: bytes, bounds: Bounds) -> Iterator[tuple[str, IO[bytes]]]:
                 continue
             if kind not in (0, stat.S_IFREG):
                 raise _refused(f"{said(info.filename, 100)!r} is a link or a device")
+            if info.compress_type not in _METHODS:
+                raise _refused(
+                    f"{said(info.filename, 100)!r} is packed in another way than deflate, which can become"
+                    " gigabytes before they are counted"
+                )
             if info.flag_bits & 1:
                 raise _refused(f"{said(info.filename, 100)!r} is encrypted")
             with archive.open(info) as file:

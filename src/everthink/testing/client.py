@@ -119,11 +119,18 @@ class Client:
     async def answer(self, call_id: str, output: Any = None, **fields: Any) -> None:
         """Send a browser tool's result."""
         frame = {"type": "cf_agent_tool_result", "toolCallId": call_id, "toolName": "", "output": output}
-        await self.send({**frame, **fields})
+        await self.send({**frame, **self._asked(call_id), **fields})
 
     async def approve(self, call_id: str, approved: bool = True, *, auto_continue: bool = True) -> None:
         """Answer a call that asked."""
-        await self.send(wire.ApprovalAnswered(call_id, approved, auto_continue))
+        asked = self._asked(call_id).get("approvalId")
+        await self.send(wire.ApprovalAnswered(call_id, approved, auto_continue, asked))
+
+    def _asked(self, call_id: str) -> dict[str, str]:
+        """Which question of the call is shown here."""
+        part = self._transcript.call(call_id) or {}
+        asks = part.get("state") == "approval-requested"
+        return {"approvalId": part["approval"]["id"]} if asks else {}
 
     async def set_state(self, state: Any) -> None:
         """Replace the agent's state, here at once."""

@@ -77,6 +77,8 @@ class Question(Exception):
 class LiveQuestion:
     """A question of a call that runs, and waits for the answer."""
 
+    id: str
+    """The id it is shown with."""
     forms: dict[str, Form]
     answered: asyncio.Future[dict[str, Given]]
 

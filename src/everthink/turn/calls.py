@@ -115,6 +115,7 @@ class StepCalls:
     outcomes: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     # Calls that have told how far they are.
     _shown: set[str] = field(default_factory=set[str])
+    _asked_live: set[str] = field(default_factory=set[str])
     _begun: set[str] = field(default_factory=set[str])
     _by: dict[str, Any] = field(default_factory=dict[str, Any])
     """Who approved a call: it runs in their name, whoever's turn this is."""
@@ -391,6 +392,8 @@ class StepCalls:
     def _ask(self, called: CalledTool, question: Question) -> None:
         """The tool asks a person something: it is kept with what the tool needs to go on, and shown."""
         kept = encode_json({"forms": question.forms, "state": question.state}).decode()
+        if called.tool_call_id in self._answers:
+            self._asks_again(called.tool_call_id)
         self.run.say(
             ui.ToolApprovalRequest(
                 self.run.host.new_id(), called.tool_call_id, approval_descriptor=descriptor(question)
@@ -398,20 +401,28 @@ class StepCalls:
             queries.questioned(self.run.turn.id, called.tool_call_id, question=kept),
         )
 
+    def _asks_again(self, call_id: str) -> None:
+        host = self.run.host
+        host.asked_again[call_id] = host.clock.now_ms()
+
     async def _ask_live(self, called: CalledTool, question: Question, seconds: float) -> dict[str, Given]:
         """Ask a person while the call runs. For the ledger it goes on running: a crash loses the question."""
         host, call_id = self.run.host, called.tool_call_id
-        asked = LiveQuestion(question.forms, asyncio.get_running_loop().create_future())
+        asked = LiveQuestion(host.new_id(), question.forms, asyncio.get_running_loop().create_future())
         host.questions = host.questions or {}
         host.questions[call_id] = asked
+        if call_id in self._asked_live:
+            self._asks_again(call_id)
+        self._asked_live.add(call_id)
         shown = descriptor(question, seconds=seconds)
-        self.run.say(ui.ToolApprovalRequest(host.new_id(), call_id, approval_descriptor=shown))
+        self.run.say(ui.ToolApprovalRequest(asked.id, call_id, approval_descriptor=shown))
         limit = asyncio.ensure_future(host.clock.sleep(seconds))
         try:
             await asyncio.wait([asked.answered, limit], return_when=asyncio.FIRST_COMPLETED)
         finally:
             limit.cancel()
             host.questions.pop(call_id, None)
+            host.asked_again.pop(call_id, None)
         if asked.answered.done():
             return asked.answered.result()
         return {name: Given("decline") for name in question.forms}

@@ -85,6 +85,8 @@ class TurnHost:
     """What goes with the commit that accepts a continuation. Of an agent that messengers bring something."""
     questions: dict[str, LiveQuestion] | None = None
     """What calls that run ask a person just now."""
+    asked_again: dict[str, int] = field(default_factory=dict[str, int])
+    """Of open questions whose call had asked before: when each was asked (ms)."""
     is_stopping: bool = False
     """The agent leaves memory: a turn that meets what is closed is cut, and has not failed."""
     leaves: Leaves = "process"

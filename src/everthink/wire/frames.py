@@ -98,6 +98,8 @@ class ToolAnswered(_Frame, tag="cf_agent_tool_result"):
     client_tools: list[dict[str, Any]] | None = None
     knows_call: bool = False
     """Of the answer to a tool's question: True when the sender does not take it for the tool's result."""
+    approval_id: str | None = None
+    """Which question of the call this answers: the id it was shown with. For no other it counts then."""
 
 
 class ApprovalAnswered(_Frame, tag="cf_agent_tool_approval"):
@@ -106,6 +108,8 @@ class ApprovalAnswered(_Frame, tag="cf_agent_tool_approval"):
     tool_call_id: str
     approved: bool
     auto_continue: bool = False
+    approval_id: str | None = None
+    """Which question of the call this answers: the id it was shown with. For no other it counts then."""
 
 
 class ResumeRequest(_Frame, tag="cf_agent_stream_resume_request"):

@@ -19,11 +19,11 @@ from ..media_types import media_type_of, text_of
 from .port import Edit, Put
 from .refusals import over, unfit
 
-__all__ = ["PART_BYTES", "Content", "Part", "Ready", "decoded", "gathered"]
+__all__ = ["LONG", "PART_BYTES", "Content", "Part", "Ready", "decoded", "gathered"]
 
 PART_BYTES = 1 << 20
 """Bytes of a file in one row, at most."""
-_LONG = 256 * 1024
+LONG = 256 * 1024
 """More than this is hashed and encoded in a thread: a loop has others to serve."""
 
 Encoding = Literal["utf8", "base64"]
@@ -88,7 +88,7 @@ async def gathered(edits: Sequence[Edit], *, most_bytes: int) -> list[Ready]:
             ready.append(Ready(edit))
             continue
         data = await _whole(edit, most_bytes)
-        if len(data) > _LONG:
+        if len(data) > LONG:
             content = await asyncio.to_thread(Content.of, edit.path, data, edit.media_type)
         else:
             content = Content.of(edit.path, data, edit.media_type)

@@ -42,6 +42,8 @@ class Glob:
             raise unfit(f"A pattern has {_MOST_CHARACTERS:,} characters at most, not {len(pattern):,}.")
         self.pattern = normal(pattern, _LENGTHS)
         magic = _MAGIC.search(self.pattern)
+        if magic and len(self.pattern) > 1_000:  # it has to be compiled, and others wait for that
+            raise unfit(f"A pattern has 1,000 characters at most, not {len(self.pattern):,}.")
         self.path = None if magic else self.pattern
         """The one path it means, when there is no sign in it that means several."""
         literal = self.pattern if magic is None else self.pattern[: magic.start()]
@@ -77,6 +79,12 @@ class _Translation:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._braces = 0
+        self._closes, opened = dict[int, int](), list[int]()  # where each brace is closed that is
+        for at, sign in enumerate(pattern):
+            if sign == "{":
+                opened.append(at)
+            elif sign == "}" and opened:
+                self._closes[opened.pop()] = at
 
     def through(self, start: int, end: int, depth: int = 0) -> str:
         """The expression for a stretch of the pattern."""
@@ -101,7 +109,7 @@ class _Translation:
             elif sign == "[" and (close := self._class_end(at, end)):
                 out.append(self._class(at + 1, close))
                 at = close + 1
-            elif sign == "{" and (close := self._brace_end(at, end)):
+            elif sign == "{" and at < (close := self._closes.get(at, 0)) < end:
                 out.append(self._alternatives(at + 1, close, depth))
                 at = close + 1
             else:
@@ -133,17 +141,6 @@ class _Translation:
         if not ranges:  # `[z-a]`: none of nothing is anything, one of nothing is nothing
             return _WITHIN if negated else "(?!)"
         return f"(?![/\\n])[{'^' if negated else ''}{''.join(ranges)}]"
-
-    def _brace_end(self, start: int, end: int) -> int:
-        depth = 0
-        for at in range(start, end):
-            if self._pattern[at] == "{":
-                depth += 1
-            elif self._pattern[at] == "}":
-                depth -= 1
-                if depth == 0:
-                    return at
-        return 0
 
     def _alternatives(self, start: int, end: int, depth: int) -> str:
         self._braces += 1

@@ -21,6 +21,7 @@ __all__ = ["Found", "Hits", "Search"]
 
 _MOST_PATTERN = 1_000
 _LONGEST_LINE = 2_000
+_MOST_CONTEXT, _MOST_CHARACTERS = 100, 4_000_000  # lines around a hit; of all that was found
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Found:
     text: str
     """The line itself; of a very long one the beginning."""
     before: tuple[str, ...] = ()
-    """Lines that come before it, as many as were asked for."""
+    """Lines that come before it, as many as were asked for, and at most a hundred."""
     after: tuple[str, ...] = ()
 
 
@@ -65,6 +66,7 @@ class Search:
     searched: int = 0
     skipped: int = 0
     _compiled: Any = None
+    _held: int = 0
 
     def __post_init__(self) -> None:
         import regex
@@ -76,7 +78,7 @@ class Search:
         flags = regex.MULTILINE | (regex.IGNORECASE if self.ignore_case else 0)
         try:
             self._compiled = regex.compile(regex.escape(self.pattern) if self.fixed else self.pattern, flags)
-        except regex.error as error:
+        except (regex.error, RecursionError) as error:
             raise unfit(
                 f"{self.pattern!r} is no regular expression: {error}.",
                 next_step="Escape its signs, or look for it as a fixed text.",
@@ -85,7 +87,7 @@ class Search:
     @property
     def is_over(self) -> bool:
         """True when there is as much as may be."""
-        return len(self.found) > self.limit
+        return len(self.found) > self.limit or self._held > _MOST_CHARACTERS
 
     def look(self, page: Sequence[tuple[str, bytes | None]]) -> None:
         """Search some files. Belongs in a thread: others run while `regex` looks."""
@@ -98,6 +100,7 @@ class Search:
             if self._is_in(text, path):
                 for one in self._lines(path, text):
                     self.found.append(one)
+                    self._held += sum(map(len, (one.text, *one.before, *one.after)))
                     if self.is_over:
                         return
 
@@ -106,16 +109,15 @@ class Search:
         return Hits(self.found[: self.limit], self.searched, self.skipped, self.is_over)
 
     def _lines(self, path: str, text: str) -> Iterator[Found]:
-        lines = text.split("\n")
+        lines, around = text.split("\n"), min(self.context, _MOST_CONTEXT)
         for number, line in enumerate(lines):
             if self._is_in(line, path):
-                around = self.context
                 yield Found(
                     path,
                     number + 1,
                     line[:_LONGEST_LINE],
-                    tuple(lines[max(number - around, 0) : number]),
-                    tuple(lines[number + 1 : number + 1 + around]),
+                    tuple(one[:_LONGEST_LINE] for one in lines[max(number - around, 0) : number]),
+                    tuple(one[:_LONGEST_LINE] for one in lines[number + 1 : number + 1 + around]),
                 )
 
     def _is_in(self, text: str, path: str) -> bool:

@@ -37,6 +37,7 @@ from ..settings import check_call
 from ..store.port import AgentStore
 from ..text_diff import unified
 from . import refusals
+from .contents import LONG
 from .glob import Glob
 from .grep import Hits, Search
 from .memory import MemoryFiles
@@ -524,8 +525,9 @@ class Workspace:
                 entry = await self.files.stat(where)
                 data = None if entry is None else await self.files.read(where)
                 kept = media_type or (entry.media_type if entry is not None else None)
+                made = make(data) if len(data or b"") <= LONG else await asyncio.to_thread(make, data)
                 try:
-                    return await self._put(where, make(data), kept, _hash(data))
+                    return await self._put(where, made, kept, _hash(data))
                 except WorkspaceError as error:  # another workspace on the same files was faster
                     if error.code != "ESTALE":
                         raise
