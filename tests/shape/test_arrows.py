@@ -196,6 +196,14 @@ ROOMS: dict[str, set[str]] = {
         "door",
         "children",
     },
+    # Slack and Discord, behind the port of messengers.
+    "platforms": {
+        "messengers.definition",
+        "messengers.port",
+        "messengers.rest",
+        "messengers.rules",
+        "messengers.values",
+    },
     # Code with declared rights that adds tools and hooks, each in a sandbox of its own.
     "extensions": {
         "guard",
@@ -290,6 +298,8 @@ OUTSIDE: dict[str, set[str]] = {
 
 # An import against the arrows that we live with: (module, what it imports) -> why.
 ALLOWED: dict[tuple[str, str], str] = {
+    ("messengers.slack", "platforms.slack"): "users find each platform beside the others",
+    ("messengers.discord", "platforms.discord"): "users find each platform beside the others",
     (
         "skills",
         "skill_scripts.runner",

@@ -36,7 +36,16 @@ from .queries import DeliveryRow
 from .questions import QUESTION, Press, may_answer
 from .rules import CONTEXT, label_of
 from .sending import Bot, Sender
-from .values import Attachment, Draft, MessengerContext, MessengerEvent, Target, decode, encode
+from .values import (
+    Attachment,
+    Draft,
+    MessengerContext,
+    MessengerEvent,
+    Target,
+    decode,
+    encode,
+    going_on,
+)
 
 __all__ = ["MARK", "Accepted", "Courier", "Parts"]
 
@@ -80,7 +89,7 @@ class Courier:
     def __init__(self, parts: Parts) -> None:
         self._parts, self._host = parts, parts.host
         self._followed: dict[str, Following] = {}
-        self._lanes: dict[tuple[str, str], asyncio.Lock] = {}
+        self._lanes: dict[tuple[str, str, str | None], asyncio.Lock] = {}
         self._is_marked = False
         self._has_questions = False
         self._leave: Callable[[], None] | None = None
@@ -295,7 +304,26 @@ class Courier:
         before = await turn_rows.of_answer(self._host.store, leaf.id)
         if before is None:
             return []
-        return [queries.followed(turn.id, before.id, now=self._host.clock.now_ms())]
+        now = self._host.clock.now_ms()
+        rows = [row for row in await queries.of_turn(self._host.store, before.id) if row.part == 0]
+        return [
+            queries.planned(
+                row._replace(
+                    turn=turn.id,
+                    target=going_on(row.target),
+                    state="planned",
+                    ref=None,
+                    shown=0,
+                    body=None,
+                    attempts=0,
+                    not_before=None,
+                    error=None,
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+            for row in rows
+        ]
 
     async def _take_up(self, turn: str) -> None:
         if turn not in self._followed and (rows := await queries.of_turn(self._host.store, turn)):
@@ -305,7 +333,7 @@ class Courier:
 
     def _begin(self, row: DeliveryRow, *, is_new: bool) -> None:
         """Deliver a turn, a notice, or what was decided of a question, after what goes to the same place."""
-        lane = self._lanes.setdefault((row.messenger, row.target), asyncio.Lock())
+        lane = self._lanes.setdefault(_lane(row), asyncio.Lock())
         follows = row.body is None
         if follows and row.turn not in self._followed:
             self._followed[row.turn] = Following(self._host, row.turn, row.root, is_new=is_new)
@@ -325,7 +353,7 @@ class Courier:
                     rows = await queries.of_turn(self._host.store, row.turn)
                     fresh = next((one for one in rows if one.part == row.part), None)
                     if fresh is not None and fresh.is_open:
-                        await sender.put(fresh, Draft(text=row.body))
+                        await sender.put(fresh, Draft(text=fresh.body or row.body))
                     return
                 following = self._followed[row.turn]
                 delivery = Delivery(
@@ -340,7 +368,7 @@ class Courier:
             if row.body is None:
                 self._followed.pop(row.turn, None)
             if not lane.locked():
-                self._lanes.pop((row.messenger, row.target), None)
+                self._lanes.pop(_lane(row), None)
 
     def _sender(self, row: DeliveryRow, bot: Bot) -> Sender:
         host = self._host
@@ -386,6 +414,12 @@ class Courier:
             return found
         last = next((m for m in reversed(self._host.session.path) if m.role == "user"), None)
         return None if last is None else _context_in([last])
+
+
+def _lane(row: DeliveryRow) -> tuple[str, str, str | None]:
+    """Where people read it: what goes to one place goes there in its order."""
+    target = decode(Target, row.target)
+    return row.messenger, target.chat, target.thread
 
 
 def _context(turn: Turn) -> MessengerContext | None:

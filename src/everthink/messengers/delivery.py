@@ -27,7 +27,7 @@ from .queries import DeliveryRow
 from .questions import QUESTION, asked_by
 from .sending import Sender
 from .spoken import Words, pieces, visible_part
-from .values import Draft, Target, decode
+from .values import Draft, Target, decode, going_on
 
 __all__ = ["STOPPED", "Delivery", "Following"]
 
@@ -226,6 +226,7 @@ class Delivery:
         texts = await self._texts(has_questions=bool(asked))
         rows = [self.row, *await self._planned(known, texts, asked)]
         if not texts and self.row.is_open and self.row.ref is None:
+            await self.sender.withdraw(self.row)
             rows[0] = await self.sender.save(self.row, state="done")
         for row in rows:
             if not row.is_open:
@@ -256,6 +257,7 @@ class Delivery:
             before.get(part)
             or self.row._replace(
                 part=part,
+                target=going_on(self.row.target),
                 state="planned",
                 ref=None,
                 shown=0,

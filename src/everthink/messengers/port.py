@@ -84,6 +84,10 @@ class Messenger(Protocol):
         """Show that an answer is being written. Raises nothing that matters: the courier does not look."""
         ...
 
+    async def withdraw(self, target: Target) -> None:
+        """There is no answer after all: where the platform shows that one is awaited, it stops."""
+        ...
+
     async def notify(self, event: MessengerEvent, text: str | None) -> None:
         """Answer whoever pressed a button: with a word that only they see, or `None` for a mere yes."""
         ...

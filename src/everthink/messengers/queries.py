@@ -20,7 +20,6 @@ __all__ = [
     "ThreadRow",
     "changed",
     "decided",
-    "followed",
     "is_known",
     "latest_of",
     "merged",
@@ -188,17 +187,6 @@ def decided(row: DeliveryRow, body: str, *, now: int, ref: str | None = None) ->
         " THEN 'planned' ELSE state END"
         " WHERE agent = :agent AND turn = ? AND part = ? AND body IS NULL RETURNING 1",
         (body, ref, now, ref, row.turn, row.part),
-    )
-
-
-def followed(turn: str, before: str, *, now: int) -> Statement:
-    """The words of `turn` are shown where those of the turn `before` it were, if they were shown anywhere."""
-    return Statement(
-        f"INSERT INTO deliveries (agent, {_COLUMNS})"
-        " SELECT agent, ?, 0, root, messenger, target, 'planned', NULL, 0, NULL, NULL, 0, NULL, NULL,"
-        " CAST(? AS BIGINT), CAST(? AS BIGINT) FROM deliveries WHERE agent = :agent AND turn = ? AND part = 0"
-        " ON CONFLICT (agent, turn, part) DO NOTHING",
-        (turn, now, now, before),
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -21,7 +22,7 @@ from .port import Refused, Uncertain, Unreachable
 if TYPE_CHECKING:
     import httpcore2
 
-__all__ = ["Answer", "Rest", "fetched"]
+__all__ = ["Answer", "Rest", "fetched", "origin_of"]
 
 _TIMEOUT = 20.0
 """Seconds that a platform may take for an answer."""
@@ -120,6 +121,12 @@ class Rest:
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.aclose()
+
+
+def origin_of(url: str) -> str:
+    """The scheme and host of an address: `https://slack.com`."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 async def fetched(url: str, *, most: int, headers: Mapping[str, str] | None = None) -> bytes:

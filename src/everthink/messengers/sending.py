@@ -133,11 +133,15 @@ class Sender:
 
     async def _tried(self, row: DeliveryRow, draft: Draft) -> DeliveryRow:
         messenger, target = self.bot.definition.messenger, decode(Target, row.target)
+        is_open = False
+        """True while it is not known whether the message is there."""
         try:
             if row.ref is None and row.state == "sending":
+                is_open = True
                 row = await self._find_out(row, target)
                 if row.state != "planned":
                     return row
+                is_open = False
             if row.ref is None:
                 row = await self.save(row, state="sending", not_before=None)
                 await self.bot.room()
@@ -151,14 +155,12 @@ class Sender:
             self.moved(target, error)
             return await self.save(row, state=_open(row), target=encode(error.to), not_before=None)
         except RateLimited as error:
-            return await self._later(row, error, error.after, counts=False)
+            return await self._later(row, error, error.after, counts=False, is_open=is_open)
         except Uncertain as error:
-            if row.ref is None:
-                row = await self.save(row, error=error.what, attempts=row.attempts + 1)
-                return row if row.attempts < self._most else await self.fail(row, error.what)
-            return await self._later(row, error, self._pause(row))  # an edit may be repeated
+            # An edit may be repeated. Of a message nobody knows whether it is there: that stays in its row.
+            return await self._later(row, error, self._pause(row), is_open=row.ref is None)
         except DeliveryError as error:
-            return await self._later(row, error, self._pause(row))
+            return await self._later(row, error, self._pause(row), is_open=is_open)
         except Exception as error:
             log.exception("%s: the adapter of %s raised", self.agent, row.messenger)
             return await self._later(
@@ -187,20 +189,34 @@ class Sender:
             case "keyed":
                 return row._replace(state="planned")
             case "findable":
-                ref = await definition.messenger.find(target, self.key(row), since=row.updated_at / 1000)
+                since = row.created_at / 1000
+                try:
+                    ref = await definition.messenger.find(target, self.key(row), since=since)
+                except Refused as error:
+                    log.info("%s: nobody can look whether a message was shown: %s", self.agent, error)
+                    return await self._guess(row)
                 if ref is None:
                     return row._replace(state="planned")
                 return await self.save(row, state="sent", ref=ref)
             case "neither":
-                if definition.delivery.on_uncertain == "repeat":
-                    return row._replace(state="planned")
-                return await self.fail(
-                    row, "Nobody knows whether it was shown, and it is not to be repeated."
-                )
+                return await self._guess(row)
+
+    async def _guess(self, row: DeliveryRow) -> DeliveryRow:
+        """Do what the developer wants done with a message of which nobody knows."""
+        if self.bot.definition.delivery.on_uncertain == "repeat":
+            return row._replace(state="planned")
+        return await self.fail(row, "Nobody knows whether it was shown, and it is not to be repeated.")
 
     async def _later(
-        self, row: DeliveryRow, error: DeliveryError, seconds: float, *, counts: bool = True
+        self,
+        row: DeliveryRow,
+        error: DeliveryError,
+        seconds: float,
+        *,
+        counts: bool = True,
+        is_open: bool = False,
     ) -> DeliveryRow:
+        state: State = "sending" if is_open else _open(row)
         attempts = row.attempts + counts
         if attempts >= self._most:
             return await self.fail(row, error.what)
@@ -210,7 +226,7 @@ class Sender:
             )
         )
         at = self.clock.now_ms() + round(seconds * 1000)
-        return await self.save(row, state=_open(row), attempts=attempts, not_before=at, error=error.what)
+        return await self.save(row, state=state, attempts=attempts, not_before=at, error=error.what)
 
     async def fail(self, row: DeliveryRow, why: str) -> DeliveryRow:
         """It is not shown, and nobody tries again."""
@@ -220,6 +236,13 @@ class Sender:
             MessengerDeliveryFailed(messenger=row.messenger, turn_id=row.turn, part=row.part, error=why)
         )
         return row
+
+    async def withdraw(self, row: DeliveryRow) -> None:
+        """It has nothing to say: whoever waits for it is not left waiting."""
+        try:
+            await self.bot.definition.messenger.withdraw(decode(Target, row.target))
+        except DeliveryError as error:
+            log.info("%s: %s may show that an answer comes: %s", self.agent, row.messenger, error)
 
     async def save(self, row: DeliveryRow, **changes: object) -> DeliveryRow:
         """Keep how a message stands."""

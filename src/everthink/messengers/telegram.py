@@ -305,6 +305,9 @@ class Telegram:
             body["message_thread_id"] = int(target.thread)
         await self._call("sendChatAction", body, target)
 
+    async def withdraw(self, target: Target) -> None:
+        """Nothing is shown that waits."""
+
     async def notify(self, event: MessengerEvent, text: str | None) -> None:
         """Answer whoever pressed a button."""
         callback = event.answering.get("callback")

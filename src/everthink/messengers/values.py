@@ -33,6 +33,7 @@ __all__ = [
     "WebhookReply",
     "decode",
     "encode",
+    "going_on",
 ]
 
 EventKind = Literal["direct-message", "mention", "message", "subscribed-message", "action"]
@@ -120,6 +121,9 @@ class Target(_Value, frozen=True):
     """Who is answered."""
     more: dict[str, Any] = {}
     """What else the adapter needs: the token of an interaction, until when it is good."""
+    is_more: bool = False
+    """True for what follows the first message of an answer. Where a platform waits for that one, as Discord
+    does after a command, what follows is a message of its own."""
 
 
 class MessengerEvent(_Value, frozen=True):
@@ -243,6 +247,11 @@ class MessengerLimits:
     """How long a platform shows that somebody writes."""
     first_words: int = 20
     """Characters before a message is shown that is still being written."""
+
+
+def going_on(target: str) -> str:
+    """Where what follows the first message of an answer goes, both as JSON."""
+    return encode(msgspec.structs.replace(decode(Target, target), is_more=True))
 
 
 def encode(value: Any) -> str:

@@ -14,6 +14,7 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
@@ -131,7 +132,7 @@ class Platform:
         self.faults: list[Fault] = []
         self.notices: list[str] = []
         """What the platform would tell the developer of the bot: a webhook that does not answer."""
-        self._server = Listening(self._serve, interface="asgi3")
+        self._server = Listening(self._serve, interface="asgi3", date_header=False)
         self._changed = asyncio.Event()
         self._closing = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -237,6 +238,7 @@ class Platform:
         elif fault is not None and fault.kind == "accept_then_drop":
             return await _drop(send)
         assert response is not None
+        response.headers["date"] = formatdate(self.now(), usegmt=True)
         with contextlib.suppress(OSError):
             await response(scope, receive, send)
 

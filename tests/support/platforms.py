@@ -1,0 +1,194 @@
+"""One bot on Slack, and the same on Discord: what people do there, and what they see, in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from everthink import App, Think
+from everthink.messengers import MessengerDefinition
+from everthink.messengers.discord import discord_messenger
+from everthink.messengers.slack import slack_messenger
+from everthink.testing.discord import DiscordServer
+from everthink.testing.in_process_server import Listening
+from everthink.testing.platform import Delivery, Platform, Shown
+from everthink.testing.slack import SlackWorkspace
+
+__all__ = ["STAGES", "DiscordStage", "SlackStage", "Stage", "bot_class", "serving"]
+
+
+class Stage(Protocol):
+    """A platform with Ann, who talks with the bot alone."""
+
+    name: str
+    first: str
+    """The method that shows the first message of an answer."""
+    follow: str
+    """The method that shows what follows."""
+    edit: str
+    """The method that changes the first message."""
+    limit: int
+    """Characters of one message."""
+
+    @property
+    def platform(self) -> Platform: ...
+
+    def definition(self, **options: Any) -> MessengerDefinition: ...
+
+    async def register(self, host: str) -> None:
+        """Tell the platform where the bot is."""
+
+    async def ask(self, text: str) -> Delivery:
+        """Ann asks."""
+        ...
+
+    async def press(self, question: Shown, label: str, *, by: str = "ann") -> Delivery: ...
+
+    def answers(self) -> list[Shown]:
+        """What the bot says to Ann."""
+        ...
+
+    def told(self, who: str) -> list[str]:
+        """What only one person sees."""
+        ...
+
+    async def redeliver(self, delivery: Delivery) -> Delivery: ...
+
+    def unknown(self) -> dict[str, Any]:
+        """Something that means nothing to us."""
+        ...
+
+    async def tell(self, body: dict[str, Any]) -> Delivery: ...
+
+    def headers(self, delivery: Delivery) -> dict[str, str]:
+        """Those with which a delivery is sent now."""
+        ...
+
+    def block(self) -> None:
+        """Let the bot in no longer."""
+
+
+class SlackStage:
+    """Slack: messages to the bot alone."""
+
+    name, first, follow, edit = "slack", "chat.postMessage", "chat.postMessage", "chat.update"
+    limit = 11_900
+
+    def __init__(self, now: Callable[[], float] | None = None) -> None:
+        more = {} if now is None else {"now": now}
+        self.platform = SlackWorkspace(echo=False, **more)
+
+    def definition(self, **options: Any) -> MessengerDefinition:
+        slack = self.platform
+        given = {"burst": 0.0, "signing_secret": slack.signing_secret} | options
+        return slack_messenger(user_name="helper", token=slack.bot_token, api_url=slack.api_url, **given)
+
+    async def register(self, host: str) -> None:
+        await self.platform.set_request_url(f"http://{host}/messengers/slack/webhook")
+
+    async def ask(self, text: str) -> Delivery:
+        (told,) = await self.platform.say(text, by="ann")
+        return told
+
+    async def press(self, question: Shown, label: str, *, by: str = "ann") -> Delivery:
+        self.platform.direct("ann").members.add(self.platform.person(by))
+        return await self.platform.press(question.id, label, channel="@ann", by=by)
+
+    def answers(self) -> list[Shown]:
+        return self.platform.answers("@ann")
+
+    def told(self, who: str) -> list[str]:
+        return [shown.text for shown in self.platform.seen("@ann", by=who) if shown.only_for == who]
+
+    async def redeliver(self, delivery: Delivery) -> Delivery:
+        return await self.platform.redeliver(delivery)
+
+    def unknown(self) -> dict[str, Any]:
+        return {"type": "event_callback", "event": {"type": "reaction_added"}}
+
+    async def tell(self, body: dict[str, Any]) -> Delivery:
+        return await self.platform.tell_raw(body)
+
+    def headers(self, delivery: Delivery) -> dict[str, str]:
+        return {"content-type": delivery.content_type, **self.platform.sign(delivery.body)}
+
+    def block(self) -> None:
+        self.platform.direct("ann").is_archived = True
+
+
+class DiscordStage:
+    """Discord: commands to the bot alone."""
+
+    name, first, follow, edit = "discord", "edit_original", "create_message", "edit_followup"
+    limit = 1_990
+
+    def __init__(self, now: Callable[[], float] | None = None) -> None:
+        self.platform = DiscordServer() if now is None else DiscordServer(now=now)
+
+    def definition(self, **options: Any) -> MessengerDefinition:
+        discord = self.platform
+        return discord_messenger(
+            user_name="helper",
+            application_id=discord.application_id,
+            public_key=discord.public_key,
+            token=discord.bot_token,
+            api_url=discord.api_url,
+            **options,
+        )
+
+    async def register(self, host: str) -> None:
+        await self.platform.set_endpoint(f"http://{host}/messengers/discord/webhook")
+
+    async def ask(self, text: str) -> Delivery:
+        if text.startswith("/"):
+            return await self.platform.command(text[1:], by="ann")
+        return await self.platform.command("ask", {"text": text}, by="ann")
+
+    async def press(self, question: Shown, label: str, *, by: str = "ann") -> Delivery:
+        return await self.platform.press(question.id, label, channel="@ann", by=by)
+
+    def answers(self) -> list[Shown]:
+        return [shown for shown in self.platform.answers("@ann") if shown.only_for is None]
+
+    def told(self, who: str) -> list[str]:
+        return [shown.text for shown in self.platform.seen("@ann", by=who) if shown.only_for == who]
+
+    async def redeliver(self, delivery: Delivery) -> Delivery:
+        return await self.platform.redeliver(delivery)
+
+    def unknown(self) -> dict[str, Any]:
+        return {"type": 77, "id": "1"}
+
+    async def tell(self, body: dict[str, Any]) -> Delivery:
+        return await self.platform.tell(body)
+
+    def headers(self, delivery: Delivery) -> dict[str, str]:
+        return {"content-type": delivery.content_type, **self.platform.sign(delivery.body)}
+
+    def block(self) -> None:
+        self.platform.direct("ann").lets_in = False
+        self.platform.token_lasts = -1.0
+
+
+STAGES: dict[str, Callable[..., Stage]] = {"slack": SlackStage, "discord": DiscordStage}
+
+
+class Bot(Think):
+    """A bot without tools of its own."""
+
+    include_workspace_tools = False
+
+
+def bot_class(stage: Stage, model: Any, *, base: type[Think] = Bot, **options: Any) -> type[Think]:
+    """A bot that answers with `model`. `options` are those of the messenger."""
+    return type("Bot", (base,), {"model": model, "messengers": {stage.name: stage.definition(**options)}})
+
+
+@asynccontextmanager
+async def serving(stage: Stage, cls: type[Think], store: str, **options: Any) -> AsyncIterator[App]:
+    """Serve the bot, and let the platform know where."""
+    app = App(cls, store=store, **{"grace": 0.0, "idle_after": None, **options})
+    async with Listening(app) as server:
+        await stage.register(server.host)
+        yield app
