@@ -22,6 +22,7 @@ from .limits import Limits
 from .messengers.inbox import Inbox
 from .messengers.sending import Bot
 from .server.bodies import bounded
+from .settings import shown
 
 if TYPE_CHECKING:
     from .runtime.directory import Directory
@@ -110,10 +111,15 @@ class Webhooks:
         )
         if isinstance(answer, Response):
             return answer
+        if answer is True:
+            return None
         if answer is False:
             inbox.refuse(bot, "the platform has not sent it")
-            return PlainTextResponse("Unauthorized", 401)
-        return None
+        else:  # a function that forgets to return would let everybody in
+            inbox.refuse(
+                bot, f"verify_webhook returned {shown(answer)}: it returns True, False or a response"
+            )
+        return PlainTextResponse("Unauthorized", 401)
 
 
 def _failed(address: Address, error: Exception) -> Response:

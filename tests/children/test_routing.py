@@ -135,7 +135,7 @@ NAMES = {
     "sub": "sub",
     "dots": "..",
     "question": "who?#me",
-    "colon": "agent-tool:call_1",
+    "colon": "tool:call_1",
     "emoji": "🦊",
     "composed": "Jürgen",
     "get-messages": "get-messages",

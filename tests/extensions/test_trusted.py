@@ -393,3 +393,13 @@ def test_nothing_of_a_package_is_run_before_an_agent_names_it(install: Install) 
     install("raise AssertionError('it was run')")
     [one] = packages.packages()
     assert (one.name, one.distribution, one.version) == ("words", "everthink-words", "1.2")
+
+
+@pytest.mark.parametrize("name", ["beforeTurn", "befor_turn", "afterToolCall", "onChunk", "on_anything"])
+def test_what_looks_like_a_hook_and_is_none_is_refused_however_it_is_written(name: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"{name} is no hook of extensions"):
+        type("Guard", (TrustedExtension,), {name: lambda self, given: None})
+
+
+def test_other_methods_of_a_package_may_be_called_as_they_like() -> None:
+    type("Words", (TrustedExtension,), {name: lambda self: None for name in ("turn", "chunk", "once", "_on")})

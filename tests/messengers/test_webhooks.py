@@ -121,6 +121,20 @@ async def test_verify_webhook_may_read_the_body_and_answer_itself(
     assert read == [body] * 3
 
 
+@pytest.mark.parametrize("answer", [None, 0, "", "no", [], {"ok": False}, 1])
+async def test_a_verify_webhook_that_does_not_say_true_lets_nobody_in(
+    telegram: TelegramServer, store: str, answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def verify(request: Request) -> Any:
+        return answer
+
+    ann = telegram.private("Ann")
+    async with talking(telegram, bot_class(telegram, hello(), verify_webhook=verify), store):
+        assert (await ann.say("Hi")).status == 401
+    assert not ann.answers
+    assert "verify_webhook returned" in caplog.text
+
+
 async def test_path_is_the_developers(telegram: TelegramServer, store: str) -> None:
     ann = telegram.private("Ann")
     async with talking(telegram, bot_class(telegram, hello(), path="/hooks/tg"), store) as (_, server):

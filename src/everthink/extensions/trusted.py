@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import re
 from collections import deque
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -19,7 +20,7 @@ from typing import Any, ClassVar, cast
 from ..calling import awaited
 from ..errors import ExtensionError, InvalidSettings, ToolError
 from ..hooks.values import TurnConfig
-from ..settings import nearest
+from ..settings import nearest, snake
 from ..tools.collect import tools_of
 from ..tools.tool import Tool
 from ..words import said
@@ -33,7 +34,7 @@ log = logging.getLogger("everthink.extensions")
 BEGINNING, ENDING = 30.0, 5.0
 """Seconds that `on_load` and `on_unload` may take."""
 _OWN = ("on_load", "on_unload")
-_LOOKS_LIKE_A_HOOK = ("before_", "after_", "on_")
+_LOOKS_LIKE_A_HOOK = re.compile(r"(before|after|on)(_|[A-Z])")
 
 
 class TrustedExtension:
@@ -65,10 +66,10 @@ class TrustedExtension:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name, value in vars(cls).items():
-            if not inspect.isfunction(value) or not name.startswith(_LOOKS_LIKE_A_HOOK):
+            if not inspect.isfunction(value) or name in HOOKS or name in _OWN:
                 continue
-            if name not in HOOKS and name not in _OWN:
-                near = nearest(name, (*HOOKS, *_OWN))
+            near = nearest(snake(name), (*HOOKS, *_OWN))
+            if _LOOKS_LIKE_A_HOOK.match(name) or (near and name[:2] == near[:2]):
                 raise InvalidSettings(
                     f"{cls.__name__}.{name} is no hook of extensions.",
                     next_step=f"Did you mean {near!r}?" if near else f"They hear: {', '.join(HOOKS)}.",
