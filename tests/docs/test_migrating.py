@@ -18,6 +18,7 @@ PAGE = (ROOT / "docs" / "migrating.md").read_text("utf-8")
 NAMES, NOT_YET = PAGE.split("## Names")[1].split("### What is not here yet")
 HOMES = (Think, Agent, StreamCallback)
 ELSEWHERE = {
+    "telegram_messenger",  # in everthink.messengers.telegram
     "on_interrupted",  # optional, so no part of the protocol of a callback
     *("input_tokens", "datetime", "scheduledForDate"),  # said beside a name
 }

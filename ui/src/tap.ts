@@ -69,6 +69,9 @@ export class Tap {
   /** What was answered to the questions of tools, by approval: the hook of a tab that is answered meanwhile misses it. */
   answers = new Map<string, unknown>();
 
+  /** Which question a call asks now, by call: an answer says so, and is never taken for one to the next. */
+  private questions = new Map<string, string>();
+
   /** How often a child began or came to rest in a run: then it may wait for a person, or does not any more. */
   rested = 0;
   /** The runs of which this page was only told later that they were over. */
@@ -209,6 +212,14 @@ export class Tap {
     }
   }
 
+  /** What is sent, with the question that an answer is for: the hooks do not say it. */
+  meant(text: string): string {
+    if (!/"cf_agent_tool_(result|approval)"/.test(text)) return text;
+    const frame = parse(text);
+    const question = this.questions.get(String(frame?.toolCallId));
+    return frame && question && frame.approvalId === undefined ? JSON.stringify({ ...frame, approvalId: question }) : text;
+  }
+
   private chunk(turn: Turn, frame: Record<string, unknown>, body: string): void {
     const chunk = parse(body) as Chunk | null;
     if (!chunk) return;
@@ -216,7 +227,10 @@ export class Tap {
     const replay = frame.replay === true;
     if (seq !== null && turn.chunks.some((known) => known.seq === seq)) return; // a replay of what we have
     if (turn.chunks.length < CHUNKS) turn.chunks.push({ seq, at: performance.now(), replay, chunk });
-    if (replay || typeof chunk.toolCallId !== "string") return;
+    if (typeof chunk.toolCallId !== "string") return;
+    const asks = (chunk as { approvalId?: unknown }).approvalId;
+    if (chunk.type === "tool-approval-request" && typeof asks === "string") this.questions.set(chunk.toolCallId, asks);
+    if (replay) return;
     if (chunk.type === "tool-input-available") this.starts.set(chunk.toolCallId, performance.now());
     else if (/^tool-output-(available|error)$/.test(chunk.type) && chunk.preliminary !== true) {
       this.settled(chunk.toolCallId);
@@ -229,6 +243,7 @@ export class Tap {
     for (const { toolCallId, state, approval } of parts) {
       if (approval?.id && approval.descriptor?.answers) this.answers.set(approval.id, approval.descriptor.answers);
       if (toolCallId && (state === "output-available" || state === "output-error")) this.settled(toolCallId);
+      if (toolCallId && state === "approval-requested" && approval?.id) this.questions.set(toolCallId, approval.id);
       if (toolCallId && state === "approval-requested") this.asking.set(toolCallId, (this.asking.get(toolCallId) ?? 0) + 1);
     }
   }
@@ -293,8 +308,10 @@ export function tapped(tap: Tap): typeof WebSocket {
     }
 
     override send(data: string | ArrayBufferLike | Blob | ArrayBufferView<ArrayBuffer>): void {
-      if (typeof data === "string") tap.sent(data);
-      super.send(data as string);
+      if (typeof data !== "string") return super.send(data as Blob);
+      const text = tap.meant(data);
+      tap.sent(text);
+      super.send(text);
     }
   };
 }

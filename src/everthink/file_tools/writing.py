@@ -65,6 +65,8 @@ async def _replaced(place: Place, ctx: ToolContext, path: str, old: str, new: st
     def changed(text: str) -> str:
         if _REPLACED in text and not is_text:
             raise _NotSure
+        # Looked at here and not before: whoever came first to this file is to edit it first.
+        _check_length(path, len(text))
         made: Edited = edited(path, text, old, new)
         told.clear()
         told.update({"path": path, "replaced": True, "lines": made.text.count("\n") + 1})
@@ -75,12 +77,6 @@ async def _replaced(place: Place, ctx: ToolContext, path: str, old: str, new: st
         return made.text
 
     files = place.concluding(ctx, lambda: told)
-    entry = as_entry(files, await awaited(place.of(ctx).stat(path)))
-    if entry is not None and entry.size > LONGEST_EDITED:
-        raise NotEdited(
-            f"{path} has {in_words(entry.size)}, and a text of more than {in_words(LONGEST_EDITED)} is not"
-            " edited. Write the part that matters to a file of its own."
-        )
     if isinstance(files, Workspace):
         try:
             await files.rewrite_file(path, changed)
@@ -91,9 +87,20 @@ async def _replaced(place: Place, ctx: ToolContext, path: str, old: str, new: st
         await files.rewrite_file(path, changed)
         return told
     is_text = True
+    entry = as_entry(files, await awaited(files.stat(path)))
+    if entry is not None:
+        _check_length(path, entry.size)
     text = _text_of(path, as_bytes(files, await awaited(files.read_file_bytes(path))))
     await awaited(files.write_file(path, changed(text)))
     return told
+
+
+def _check_length(path: str, size: int) -> None:
+    if size > LONGEST_EDITED:
+        raise NotEdited(
+            f"{path} has {in_words(size)}, and a text of more than {in_words(LONGEST_EDITED)} is not"
+            " edited. Write the part that matters to a file of its own."
+        )
 
 
 class _NotSure(Exception):

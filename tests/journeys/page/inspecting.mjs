@@ -148,7 +148,7 @@ export const journeys = {
     await tab.button("Inspector").press("Enter");
     const tabs = panel.side.getByRole("tab");
     await tabs.first().focus();
-    for (const name of ["Calls", "Files", "Family", "Memory", "Servers", "Chunks", "Events", "Frames", "State", "Turns"]) {
+    for (const name of ["Calls", "Files", "Family", "Memory", "Skills", "Extensions", "Servers", "Chunks", "Events", "Frames", "State", "Turns"]) {
       await tab.page.keyboard.press("ArrowRight");
       const chosen = panel.side.getByRole("tab", { selected: true });
       same(await chosen.textContent(), name, "tab");
@@ -175,7 +175,7 @@ export const journeys = {
     await phone.open(given.page, "think-peer", room);
     const held = new Panel(phone);
     await phone.button("Inspector").tap();
-    for (const name of ["Turns", "Calls", "Files", "Memory", "Servers", "Chunks", "Events", "Frames", "State"]) {
+    for (const name of ["Turns", "Calls", "Files", "Memory", "Skills", "Extensions", "Servers", "Chunks", "Events", "Frames", "State"]) {
       await held.side.getByRole("tab", { name }).tap();
       same(await phone.page.evaluate(() => document.documentElement.scrollWidth), 390, `width of ${name}`);
     }
