@@ -23,7 +23,7 @@ CRASHED := everthink.testing.crashtest.sample
 SAMPLES := Traveller:sample AskedTraveller:sample Agency:sample_family AskedAgency:sample_family
 
 .DEFAULT_GOAL := help
-.PHONY: help install run check test crashtest soak fuzz races walks churn sandbox machines files code extensions lint types format bench clean
+.PHONY: help install run check test crashtest soak fuzz races walks churn sandbox machines files code extensions messengers lint types format bench clean
 
 help: ## List what you can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,11 @@ code: $(INSTALLED) ## Kill a process at every commit while code of a model calls
 extensions: $(INSTALLED) ## Kill a process at every commit while an agent learns: skills, scripts, extensions, on both databases
 	@scripts/ensure-postgres
 	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/crash/test_extensions_killed.py --timeout 3600 $(ARGS)
+
+messengers: $(INSTALLED) ## Kill a bot at every commit of a conversation, and at random in 200 answers, on every platform and both databases
+	@scripts/ensure-postgres
+	@EVERTHINK_THOROUGH=1 $(BIN)/python -m pytest tests/crash/test_messengers_killed.py tests/crash/test_messengers_random.py \
+		--timeout 3600 $(ARGS)
 
 machines: $(INSTALLED) ## Run 1,500 jobs in machines of every kind there is here and look whether memory, descriptors and processes stay flat
 	@scripts/ensure-bubblewrap

@@ -333,6 +333,24 @@ def inputs(quick: bool) -> dict[str, Callable[[Stranger], object]]:
         "a model: code with 900 calls": lambda a: _coded(
             a, "for n in range(900):\n    await state.exists(path='/a')"
         ),
+        "a model: code that gives a list in a million places": lambda a: _coded(
+            a, "a = [0]\nfor i in range(40):\n    a = [a, a]\nawait state.write_json(path='/x', value=a)"
+        ),
+        "a model: code that returns one": lambda a: _coded(
+            a, "a = [0]\nfor i in range(40):\n    a = [a, a]\na"
+        ),
+        "a model: code that looks for a pattern of 900,000": lambda a: _coded(
+            a, "await state.search_text(path='/a', query='a' * 900_000)"
+        ),
+        "a model: code that shows 100 lines around 10,000 places": lambda a: _coded(
+            a,
+            "await state.write_file(path='/c', content=('a' * 90 + '\\n') * 9_000)\n"
+            "await state.search_text(path='/c', query='a', context_before=100, context_after=100,"
+            " max_matches=10_000)",
+        ),
+        "a model: code that gives long things 100 times": lambda a: _coded(
+            a, "for n in range(100):\n    await state.write_file(path='/x', content='x' * 900_000)"
+        ),
         "full workspace: listed to its end": _listed,
         "full workspace: its changes": lambda a: a.files("/changes", agent=PREPARED),
         "full workspace: their differences": lambda a: a.files("/diff?first=1&last=99999", agent=PREPARED),

@@ -139,6 +139,7 @@ def test_plain_data_is_copied_deeply(value: Any) -> None:
 # --- to JSON and back
 
 
+@pytest.mark.slow
 @unhurried
 @given(histories())
 def test_a_stored_message_is_read_back_as_it_was(history: list[Message]) -> None:

@@ -27,7 +27,9 @@ __all__ = [
     "check",
     "check_call",
     "check_fields",
+    "check_options",
     "check_returned",
+    "is_dict_of",
     "nearest",
     "nearest_zone",
     "shown",
@@ -87,6 +89,12 @@ def check_call(call: str, **given: Any) -> None:
     """Check what a method is given, as the table of calls has it."""
     for name, value in given.items():
         check(CALLS[call][name], value, f"{call}: {name}")
+
+
+def check_options(of: str, options: Mapping[str, Kind], **given: Any) -> None:
+    """Check what `of` is given, as a table beside it has it."""
+    for name, value in given.items():
+        check(options[name], value, f"{of}: {name}")
 
 
 def check_returned(hook: str, value: Any) -> None:
@@ -178,7 +186,9 @@ def _is_output(value: Any) -> bool:
     return not any(hasattr(type(cast("object", value)), mark) for mark in marks)
 
 
-def _is_dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def is_dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether it is a dict by texts whose values fit."""
+
     def is_so(value: Any) -> bool:
         if not isinstance(value, Mapping):
             return False
@@ -212,7 +222,17 @@ ANYTHING = Kind("anything", lambda value: True, may_be_none=True)
 YES_NO = Kind("True or False", lambda value: isinstance(value, bool))
 TEXT = Kind("text", lambda value: isinstance(value, str))
 SOME_TEXT = Kind("text with something in it", lambda value: isinstance(value, str) and bool(value.strip()))
-TEXTS = Kind('a list of texts: ["one", "two"]', _are_texts)
+
+
+def _rather_a_list(value: Any) -> str | None:
+    return f"One text is a list of its letters: write [{value[:60]!r}]." if isinstance(value, str) else None
+
+
+TEXTS = Kind(
+    'a list of texts: ["one", "two"]',
+    _are_texts,
+    advice=_rather_a_list,
+)
 FUNCTION = Kind("a function", callable)
 CLASSES = Kind(
     "a tuple of agent classes: (Researcher, Writer)",
@@ -231,10 +251,7 @@ INPUT = Kind(
     "a dict, the whole input of the tool",
     lambda value: isinstance(value, Mapping) or _is_one_of(value, "Unset"),  # not given: the model's own
 )
-HEADERS = Kind(
-    "a dict of texts",
-    lambda value: isinstance(value, Mapping) and _are_texts([*cast("Any", value), *value.values()]),
-)
+DICT_OF_TEXTS = Kind("a dict of texts", is_dict_of(lambda value: isinstance(value, str)))
 STOP_WHEN = Kind(
     'a function of the steps, such as has_tool_call("done") or step_count_is(3), or a list of them',
     lambda value: callable(value) or (_is_many(value) and all(callable(one) for one in value)),
@@ -242,6 +259,16 @@ STOP_WHEN = Kind(
 OUTPUT = Kind(
     "a pydantic model (the class, not one of its objects), a type, or a JSON schema as a dict", _is_output
 )
+
+
+_ADAPTER = ["verify", "parse", "post", "edit", "find", "typing", "withdraw", "notify", "fetch", "close"]
+_ADAPTER_SAYS = ("provider", "user_name", "capabilities", "limits")
+
+
+def _missing(adapter: Any) -> list[str]:
+    """What an adapter of a messenger lacks."""
+    methods = [name for name in _ADAPTER if not _has(adapter, name)]
+    return methods + [name for name in _ADAPTER_SAYS if not hasattr(adapter, name)]
 
 
 def _has(value: Any, *methods: str) -> bool:
@@ -267,6 +294,23 @@ def _is_extension(value: Any) -> bool:
 EXTENSIONS = Kind(
     'a list of extensions: [installed("words"), Extension({"name": "sums", "version": "1.0.0"}, source)]',
     lambda value: _is_many(value) and all(map(_is_extension, value)),
+)
+
+
+def _rather_an_object(value: Any) -> str | None:
+    """What somebody wrote who meant a machine, or a sandbox."""
+    if isinstance(value, type):
+        return f"Write {value.__name__}()."
+    return "Write await strongest()." if hasattr(value, "cr_code") else None
+
+
+MACHINE = Kind(
+    "a machine, such as Bubblewrap()", lambda value: _has(value, "spawn"), advice=_rather_an_object
+)
+SANDBOX = Kind("a sandbox, such as BashSandbox()", lambda value: _has(value, "run"), advice=_rather_an_object)
+SANDBOX_LIMITS = Kind(
+    "Limits of a sandbox: Limits(memory=…) of everthink.sandbox.port",
+    lambda value: _is_one_of(value, "Limits") and hasattr(value, "tree_bytes"),  # those of an app have none
 )
 
 
@@ -306,10 +350,19 @@ def words(*known: str) -> Kind:
 
 def each_of(*known: str) -> Kind:
     """A list of some of these words."""
+
+    def rather(value: Any) -> str | None:
+        if isinstance(value, str):
+            return _rather_a_list(nearest(value, known) or value)
+        wrong = [one for one in value if one not in known] if _are_texts(value) else []
+        near = nearest(wrong[0], known) if wrong else None
+        return f"For {wrong[0]!r}, did you mean {near!r}?" if near else None
+
     return Kind(
         f"a list of some of {', '.join(map(repr, known))}",
         lambda value: _are_texts(value) and all(one in known for one in value),
-        known,
+        finds=lambda value: None,  # a word alone is no list: what is said of it is said by `rather`
+        advice=rather,
     )
 
 
@@ -425,7 +478,7 @@ KINDS: dict[str, dict[str, Kind]] = {
         ),
         "messengers": Kind(
             'a dict of messengers by their ids: {"telegram": telegram_messenger(…)}',
-            _is_dict_of(lambda value: _is_one_of(value, "MessengerDefinition")),
+            is_dict_of(lambda value: _is_one_of(value, "MessengerDefinition")),
         ),
         "extensions": EXTENSIONS,
         "hook_timeout": above(0),
@@ -457,7 +510,7 @@ KINDS: dict[str, dict[str, Kind]] = {
             "seed": WHOLE,
             "max_retries": at_least(0),
             "timeout": SECONDS | made_of("Timeouts"),
-            "headers": HEADERS,
+            "headers": DICT_OF_TEXTS,
             "provider_options": DICT,
             "telemetry": DICT,
             "experimental_telemetry": DICT,
@@ -501,13 +554,13 @@ KINDS: dict[str, dict[str, Kind]] = {
         **_USED,
         "url": TEXT,
         "transport": words("auto", "streamable-http", "sse"),
-        "headers": HEADERS,
+        "headers": DICT_OF_TEXTS,
     },
     "StdioServer": {
         **_USED,
         "command": SOME_TEXT,
         "args": TEXTS,
-        "env": HEADERS,
+        "env": DICT_OF_TEXTS,
         "inherit": TEXTS,
         "cwd": optional(TEXT),
     },
@@ -551,7 +604,8 @@ KINDS: dict[str, dict[str, Kind]] = {
     "MessengerDefinition": {
         "messenger": Kind(
             "an adapter, such as those of everthink.messengers.telegram",
-            lambda value: _has(value, "verify", "parse", "post", "edit"),
+            lambda value: not _missing(value),
+            advice=lambda value: f"It has no {', '.join(_missing(value))}.",
         ),
         "verify_webhook": optional(YES_NO | Kind("a function of the request", callable)),
         "adapter_name": optional(SOME_TEXT),
@@ -563,9 +617,14 @@ KINDS: dict[str, dict[str, Kind]] = {
         "delivery": Kind("a DeliveryPolicy", lambda value: _is_one_of(value, "DeliveryPolicy")),
         "speaker_label": optional(Kind("a function of the author", callable)),
         "commands": each_of("stop", "new"),
-        "approvers": optional(TEXTS),
+        "approvers": optional(
+            Kind(
+                "a list of the platform's ids of people (no names, no @), one at least",
+                lambda value: TEXTS.takes(value) and value and not any(one.startswith("@") for one in value),
+            )
+        ),
         "fetch_media": each_of("image", "audio", "video", "application", "text"),
-        "burst": SECONDS,
+        "burst": Kind("seconds, 60 at most", lambda value: SECONDS.takes(value) and value <= 60),
         "answer_bots": YES_NO,
     },
     "DeliveryPolicy": {
@@ -575,6 +634,7 @@ KINDS: dict[str, dict[str, Kind]] = {
         "error_response_text": SOME_TEXT,
         "interrupted_response_text": SOME_TEXT,
         "on_uncertain": words("repeat", "skip"),
+        "give_up_after": above(0),
         "max_attempts": at_least(1),
     },
     "BlockOptions": {"description": ANYTHING, "max_tokens": ANYTHING, "provider": ANYTHING},  # they say more
@@ -597,6 +657,7 @@ _SERVER = id_of("an McpServer", "id` or `name")
 _STATE = words("not-connected", "connecting", "discovering", "ready", "failed", "authenticating")
 _SERVERS = _optional({"id": TEXT | TEXTS, "name": TEXT | TEXTS, "state": _STATE | many(_STATE)})
 
+_ASKED = optional(id_of("the part's approval", "id"))
 _PLAY = Kind(
     'plays one after the other, as in ScriptedModel(says("Hi."), says("Bye.")), or functions that return one',
     lambda value: callable(value) or _is_one_of(value, "Play"),
@@ -633,17 +694,13 @@ CALLS: dict[str, dict[str, Kind]] = {
                 ),
             )
         ),
-        "machine": optional(
-            Kind("a machine, such as Bubblewrap()", lambda value: callable(getattr(value, "spawn", None)))
-        ),
+        "machine": optional(MACHINE),
         "python": optional(SOME_TEXT),
-        "limits": optional(
-            Kind("Limits of a sandbox: Limits(memory=…)", lambda value: _is_one_of(value, "Limits"))
-        ),
+        "limits": optional(SANDBOX_LIMITS),
     },
     "MountedFiles": {
         "mounts": Kind(
-            f"a dict of paths, each with {_PLACE.words}", _is_dict_of(_PLACE.fits), advice=_rather_a_place
+            f"a dict of paths, each with {_PLACE.words}", is_dict_of(_PLACE.fits), advice=_rather_a_place
         ),
     },
     "ReadOnly": {"files": _PLACE},
@@ -655,7 +712,7 @@ CALLS: dict[str, dict[str, Kind]] = {
     },
     "MemoryFiles": {
         "files": optional(
-            Kind("a dict of paths and texts or bytes", _is_dict_of(lambda v: isinstance(v, str | bytes)))
+            Kind("a dict of paths and texts or bytes", is_dict_of(lambda v: isinstance(v, str | bytes)))
         ),
     },
     "restore": {"seq": at_least(0)},
@@ -705,7 +762,7 @@ CALLS: dict[str, dict[str, Kind]] = {
     "list_submissions": {"limit": WHOLE},
     "delete_submissions": {"completed_before": optional(AWARE), "limit": WHOLE},
     "wait_until_stable": {"timeout": optional(NUMBER)},
-    "apply_tool_result": {"tool_call_id": id_of("a call", "tool_call_id")},
+    "apply_tool_result": {"tool_call_id": id_of("a call", "tool_call_id"), "asked": _ASKED},
     "ScriptedModel": {"play": _PLAY},
     "ScriptedModel.add": {"play": _PLAY},
     "says": {"text": TEXT},
@@ -750,7 +807,7 @@ CALLS: dict[str, dict[str, Kind]] = {
         "milestone": optional(SOME_TEXT),
         "persist": YES_NO,
     },
-    "apply_tool_approval": {"tool_call_id": id_of("a call", "tool_call_id")},
+    "apply_tool_approval": {"tool_call_id": id_of("a call", "tool_call_id"), "asked": _ASKED},
     "add_mcp_server": {
         "name": SOME_TEXT,
         "url": TEXT,
@@ -765,7 +822,7 @@ CALLS: dict[str, dict[str, Kind]] = {
     "list_mcp_servers": _SERVERS,
     "get_mcp_servers": _SERVERS,
     "call_mcp_tool": {"server": _SERVER, "tool": SOME_TEXT, "input": optional(DICT)},
-    "get_mcp_prompt": {"server": _SERVER, "name": SOME_TEXT, "arguments": optional(HEADERS)},
+    "get_mcp_prompt": {"server": _SERVER, "name": SOME_TEXT, "arguments": optional(DICT_OF_TEXTS)},
     "read_mcp_resource": {"server": _SERVER, "uri": SOME_TEXT},
 }
 """What methods of an agent are given, where another kind of it would fail far from here, or do nothing."""

@@ -183,13 +183,17 @@ _BRACKETS = re.compile(r"[^\[\]{}]+"), re.compile(rb"[^\[\]{}]+")
 _STEP = {"[": 1, "{": 1, "]": -1, "}": -1, 0x5B: 1, 0x7B: 1, 0x5D: -1, 0x7D: -1}
 
 
+_FLAT = 64
+"""A text with so few brackets is flat to everybody who asks: the least of their bounds is above it."""
+
+
 def depth_of(text: str | bytes) -> int:
-    """How deep the lists and objects of a JSON text are nested; the exact number only where it matters.
+    """How deep the lists and objects of a JSON text are nested; of one that is certainly flat, not exactly.
 
     A text with few brackets cannot be deep: nearly all are answered by counting those.
     """
     most = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
-    if most <= DEEPEST:
+    if most <= _FLAT:
         return most
     if isinstance(text, str):
         bare: str | bytes = _BRACKETS[0].sub("", _STRINGS[0].sub("", text))

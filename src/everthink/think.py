@@ -17,13 +17,13 @@ from .tools.collect import collect_tools
 
 if TYPE_CHECKING:
     from .abort import AbortSignal
+    from .deliveries.courier import Courier
     from .door.chat_stream import ChatStream, StreamCallback
     from .door.stopping import Stop
     from .door.submission import Status, Submission
     from .extensions.manager import ExtensionManager
     from .hooks.values import TurnResult
     from .journal.turn import InputFunction
-    from .messengers.courier import Courier
     from .messengers.values import Attachment, MessengerContext
     from .models.port import Model
     from .runtime.chat import Chat, Degradation
@@ -312,19 +312,25 @@ class Think(Agent, Hooks):
         *,
         is_error: bool = False,
         error_text: str | None = None,
+        asked: str | None = None,
     ) -> bool:
-        """Settle a call that ran elsewhere. False when no call waits for it."""
+        """Settle a call that ran elsewhere, or answer what it asks: of several questions that with the id
+        `asked`. False when no call waits for it."""
         return await _chat(self).answers.apply_result(
-            tool_call_id, output, is_error=is_error, error_text=error_text
+            tool_call_id, output, is_error=is_error, error_text=error_text, asked=asked
         )
 
     async def apply_tool_approval(
-        self, tool_call_id: str, approved: bool, *, reason: str | None = None
+        self, tool_call_id: str, approved: bool, *, reason: str | None = None, asked: str | None = None
     ) -> bool:
-        """Answer a call that asked for approval; `continue_last_turn` then runs it. False when none asked."""
+        """Answer a call that asked for approval; `continue_last_turn` then runs it. False when none asked.
+
+        A call may ask again, as code does that has several calls agreed to. `asked` is the `id` in the part's
+        `approval`: with it that question is answered and no other; without it whatever is asked now.
+        """
         caller = current_connection.get()
         return await _chat(self).answers.apply_approval(
-            tool_call_id, approved, reason=reason, by=caller.who if caller else None
+            tool_call_id, approved, reason=reason, asked=asked, by=caller.who if caller else None
         )
 
     async def generate_text(self, prompt: str, *, system: str = "", model: Model | str | None = None) -> str:
@@ -344,6 +350,10 @@ class Think(Agent, Hooks):
     async def fetch_attachment(self, attachment: Attachment, *, most: int = 20 * 1024 * 1024) -> bytes:
         """The bytes of a file that came by a messenger, at most so many. Raises `DeliveryError`."""
         return await _messaging(self).fetch(attachment, most=most)
+
+    async def deliver_again(self) -> int:
+        """Send what this conversation could not show in messengers (`failed`). Returns how many messages."""
+        return await _messaging(self).deliver_again()
 
     # --- configuration
 

@@ -17,10 +17,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from .address import Address
 from .calling import call_hook
+from .deliveries.inbox import Inbox
+from .deliveries.sending import Bot
 from .errors import AgentElsewhere, AgentSetAside, LeaseLost, StoreError
 from .limits import Limits
-from .messengers.inbox import Inbox
-from .messengers.sending import Bot
 from .server.bodies import bounded
 from .settings import shown
 
@@ -35,27 +35,32 @@ LATER = {"Retry-After": "1"}
 
 
 class Webhooks:
-    """The webhooks of an app. `root` is the agent that `/messengers/…` goes to, if there is one."""
+    """The webhooks of an app. `root` is the agent that `/messengers/…` goes to, if there is one; `homes` are
+    the agents that are there for their messengers alone, it among them."""
 
     def __init__(
-        self, open: Callable[[], Awaitable[Directory]], limits: Limits, root: Callable[[], Address | None]
+        self,
+        open: Callable[[], Awaitable[Directory]],
+        limits: Limits,
+        root: Callable[[], Address | None],
+        homes: Callable[[], list[Address]],
     ) -> None:
-        self._open, self._limits, self._root = open, limits, root
+        self._open, self._limits, self._root, self._homes = open, limits, root, homes
         # The paths of the root's messengers, once it was in memory.
         self._paths: frozenset[str] | None = None
 
     async def answer(self, request: Request, path: str, agent: Address | None) -> Response | None:
         """The answer to a request to a path: below an agent, or to none. `None`: it is for no messenger.
 
-        It comes from a platform, which the application has not authenticated; so it makes no agent, but that
-        whose messengers the app has.
+        It comes from a platform, which the application has not authenticated; so it makes no agent, but those
+        that are there for their messengers.
         """
         root = self._root()
         if agent is None:
             if root is None or (self._paths is not None and path not in self._paths):
                 return None
             return await self._answered(request, root, path)
-        if agent != root and not await (await self._open()).exists(agent):
+        if agent not in self._homes() and not await (await self._open()).exists(agent):
             return None
         return await self._answered(request, agent, path)
 
@@ -114,7 +119,7 @@ class Webhooks:
         if answer is True:
             return None
         if answer is False:
-            inbox.refuse(bot, "the platform has not sent it")
+            inbox.refuse(bot, "its signature does not fit: another secret, a clock that is off, a stranger")
         else:  # a function that forgets to return would let everybody in
             inbox.refuse(
                 bot, f"verify_webhook returned {shown(answer)}: it returns True, False or a response"

@@ -26,6 +26,8 @@ class Web:
     headers: dict[str, str] = field(default_factory=dict[str, str])
     """Headers of an answer, by path: all of them in one text."""
     redirects: dict[str, str] = field(default_factory=dict[str, str])
+    statuses: dict[str, str] = field(default_factory=dict[str, str])
+    """What it says of a path in the place of 200."""
     held: dict[str, asyncio.Event] = field(default_factory=dict[str, "asyncio.Event"])
     """Paths that are not answered before this."""
     asked: list[str] = field(default_factory=list[str])
@@ -63,6 +65,7 @@ class Web:
     def _answer(self, path: str) -> bytes:
         body = self.pages.get(path, "").encode()
         status, more = "200 OK" if path in self.pages else "404 Not Found", self.headers.get(path, "")
+        status = self.statuses.get(path, status)
         if path in self.redirects:
             status, more = "302 Found", f"location: {self.redirects[path]}\r\n"
         head = f"HTTP/1.1 {status}\r\ncontent-type: text/html; charset=utf-8\r\n{more}"

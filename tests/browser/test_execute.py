@@ -115,7 +115,9 @@ async def test_a_hook_decides_about_each_command(open_app: OpenApp) -> None:
     async with web(FINE) as site:
         agent = await coder(open_app, site, members={"before_tool_call": before_tool_call})
         code = f'{navigate(f"{site.url}/")}\nawait cdp.send("Input.insertText", {{"text": "x"}})'
-        assert (await agent.run(code, tool="browser_execute"))["result"] == "look, do not touch"
+        output = await agent.run(code, tool="browser_execute")
+        assert "look, do not touch" in output["error"]
+        assert output["calls"][-1]["state"] == "denied"
 
 
 async def cut_off(agent: Coder, site: Web) -> asyncio.Task[Any]:

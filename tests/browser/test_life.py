@@ -135,6 +135,20 @@ async def test_a_page_that_never_rests_is_left_and_others_go_on() -> None:
         assert (await browser.call("open", url=f"{site.url}/"))["title"] == "Fine"
 
 
+async def test_a_busy_page_is_closed_and_whoever_waits_is_told_so() -> None:
+    async with web(FINE) as site, hand(site, timeout=1) as browser:
+        await browser.call("open", url=f"{site.url}/")
+        [running] = browser.browsers._running.values()
+        [tab] = running.users
+        running.connection.post("Runtime.evaluate", {"expression": "for (;;);"}, session=tab.session)
+        with pytest.raises(
+            ToolError, match=r"did not answer.*It was closed.*Open it again with browser_open"
+        ):
+            await browser.call("snapshot")
+        with pytest.raises(ToolError, match="No page is open"):
+            await browser.call("snapshot")
+
+
 async def test_a_site_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("everthink.browser.tab.LOADING", 0.3)
     async with web(FINE) as site, hand(site) as browser:

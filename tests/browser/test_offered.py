@@ -88,21 +88,42 @@ def test_options_are_taken() -> None:
         ({"executable": "sh", "cdp_url": "ws://x"}, "two browsers"),
         ({"cdp_url": "browser:9222"}, "no address of a browser"),
         ({"cdp_url": "file:///x"}, "no address of a browser"),
-        ({"language": "cobol"}, "language='cobol'"),
-        ({"session": "day"}, "session='day'"),
-        ({"timeout": 0}, "timeout=0"),
-        ({"timeout": True}, "timeout=True"),
-        ({"most_characters": -1}, "most_characters=-1"),
+        ({"language": "pyton"}, "language is 'pyton'.*Did you mean 'python'"),
+        ({"session": "turns"}, "session is 'turns'.*Did you mean 'turn'"),
+        ({"timeout": 0}, "timeout is 0"),
+        ({"timeout": True}, "timeout is True"),
+        ({"timeout": "3"}, "timeout is '3'"),
+        ({"most_characters": -1}, "most_characters is -1"),
+        ({"most_characters": "many"}, "most_characters is 'many'"),
+        ({"quick_actions": "no"}, "quick_actions is 'no'.*True or False"),
+        ({"content": "no"}, "content is 'no'.*True or False"),
+        ({"execute": "no"}, "execute is 'no'.*True or False"),
+        ({"browsers": Browsers}, r"browsers is <class.*Browsers\(\)"),
+        ({"resolve": "8.8.8.8"}, "resolve is '8.8.8.8'"),
         ({"hosts": "example.com"}, "list of letters"),
+        ({"hosts": 3}, "hosts is 3.*Write a list"),
+        ({"never": [3]}, "never: 3 is not a host"),
         ({"allow_addresses": ["http://x"]}, "allow_addresses: 'http://x' is not a host"),
         ({"allow_addresses": "wiki.lan:80"}, "Write a list: allow_addresses="),
-        ({"timeout": "3"}, "timeout='3'"),
-        ({"most_characters": "many"}, "most_characters='many'"),
+        ({"allow_addresses": [8080]}, "allow_addresses: 8080 is not a host"),
     ],
 )
 def test_options_that_make_no_sense_are_told_when_the_tools_are_made(options: Any, why: str) -> None:
     with pytest.raises(InvalidSettings, match=why):
         create_browser_tools(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"most_pages": 0}, "most_pages is 0.*at least 1"),
+        ({"most_memory": "1GB"}, "most_memory is '1GB'"),
+        ({"idle_after": -1}, "idle_after is -1"),
+    ],
+)
+def test_a_browser_for_nobody_is_told_where_it_is_written(options: Any, why: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"Browsers: {why}"):
+        Browsers(**options)
 
 
 def test_a_missing_package_is_told_with_its_install_line(monkeypatch: pytest.MonkeyPatch) -> None:

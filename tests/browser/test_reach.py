@@ -294,3 +294,53 @@ async def test_a_tab_checks_its_addresses_itself() -> None:
                 await tab.open("http://169.254.169.254/")
     finally:
         await browsers.close()
+
+
+async def test_a_click_or_a_form_that_leads_to_a_private_place_is_an_error_and_no_page() -> None:
+    async with web() as inside, web() as site, hand(site) as browser:
+        site.pages["/"] = (
+            f'<title>t</title><a href="{inside.url}/secret">in</a>'
+            f'<form action="{inside.url}/form"><input aria-label="Search" name="q"></form>'
+        )
+        for use in ("click", "type"):
+            await browser.call("open", url=f"{site.url}/")
+            given = {"text": "x", "submit": True} if use == "type" else {}
+            ref = await browser.ref('"in"' if use == "click" else '"Search"')
+            with pytest.raises(ToolError, match=r"led to a page that is not opened.*public web") as told:
+                await browser.call(use, ref=ref, **given)
+            assert "port" not in told.value.what
+            assert "browser_open" in (told.value.next_step or "")
+        assert inside.asked == []
+        # and what stands there now is no answer of that place
+        seen = await browser.call("snapshot")
+        assert "status" not in seen
+        assert "notOpened" not in seen
+
+
+async def test_a_page_that_says_403_itself_is_a_page() -> None:
+    async with web() as site, hand(site) as browser:
+        site.statuses["/no"] = "403 Forbidden"
+        site.pages = {"/": "<title>t</title><a href='/no'>go</a>", "/no": "<title>Not you</title>"}
+        await browser.call("open", url=f"{site.url}/")
+        moved = await browser.call("click", ref=await browser.ref('"go"'))
+        assert (moved["title"], moved["status"]) == ("Not you", 403)
+
+
+async def test_a_secure_address_that_is_private_is_an_error_as_well() -> None:
+    async with web() as site, hand(site) as browser:
+        site.pages["/"] = "<title>t</title><a href='https://10.0.0.1/'>in</a>"
+        await browser.call("open", url=f"{site.url}/")
+        with pytest.raises(ToolError, match="led to a page that is not opened"):
+            await browser.call("click", ref=await browser.ref('"in"'))
+
+
+async def test_what_was_refused_in_one_call_is_no_news_of_the_next() -> None:
+    async with web() as inside, web() as site, hand(site) as browser:
+        site.pages = {"/": "<title>t</title>", "/list.csv": "a,b"}
+        site.headers["/list.csv"] = "content-disposition: attachment; filename=list.csv\r\n"
+        site.redirects["/in"] = f"{inside.url}/secret"
+        for path, why in (("/list.csv", "is a download"), ("/in", "public web")):
+            with pytest.raises(ToolError, match=why):
+                await browser.call("open", url=f"{site.url}{path}")
+            opened = await browser.call("open", url=f"{site.url}/")
+            assert opened == {"url": f"{site.url}/", "title": "t", "status": 200}

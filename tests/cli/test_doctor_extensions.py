@@ -24,7 +24,9 @@ class Own(TrustedExtension):
 
 class Assistant(Think):
     model = "demo"
-    extensions = [installed("words"), installed("wrods"), installed("broken"), Own]
+    extensions = [
+        installed("words"), installed("wrods"), installed("broken"), installed("words", mots=3), Own
+    ]
 
 app = App(Assistant, store=":memory:")
 """
@@ -59,9 +61,12 @@ def test_packages_are_listed_and_those_that_agents_cannot_have_are_problems(tmp_
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents" / "assistant.py").write_text(AGENT.partition("app = ")[0])
     for target in ((), ("shop:app",)):
-        code, [_, missing, broken] = rows(tmp_path, *target)
-        assert (code, missing["state"], broken["state"]) == (1, "problem", "problem")
+        code, [_, missing, broken, mistaken] = rows(tmp_path, *target)
+        assert (code, missing["state"], broken["state"], mistaken["state"]) == (1, *["problem"] * 3)
         assert "No installed package has the extension 'wrods'" in missing["found"]
         assert missing["mend"] == "Did you mean 'words'?"
         assert "everthink-broken 1.2" in broken["found"]
-        assert "half written" in broken["found"]
+        assert f"ValueError: half written ({tmp_path / 'site' / 'everthink_broken.py'}:1)" in broken["found"]
+        assert "installed('words') (everthink-words 1.2)" in mistaken["found"]
+        assert "'mots'" in mistaken["found"]
+        assert mistaken["mend"] == "Did you mean 'most'?"

@@ -57,6 +57,7 @@ def test_check_names_files_that_are_not_there_and_scripts_that_nobody_runs(
         "scripts/count.py": "1",
         "scripts/old.rb": "1",
         "scripts/data.json": "{}",
+        "script/new.py": "1",
         "references/style.md": "x",
     }
     write(
@@ -69,7 +70,9 @@ def test_check_names_files_that_are_not_there_and_scripts_that_nobody_runs(
     assert result.exit_code == 0
     assert "  note     Its instructions name scripts/cuont.py, which is not there." in result.output
     assert "  note     scripts/old.rb is run by nobody." in result.output
-    assert "1 skill, 2 notes." in result.output
+    assert "  note     script/new.py is a file like any other.\n" in result.output
+    assert "Did you mean scripts/new.py?" in result.output
+    assert "1 skill, 3 notes." in result.output
 
 
 def test_check_names_the_folder_that_would_be_a_root(run: CliRunner, tmp_path: Path) -> None:

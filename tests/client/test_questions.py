@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -71,6 +71,7 @@ async def test_what_a_tool_asks_is_answered_and_it_goes_on(serve: Serve, enter: 
     )
     assert question.forms["seats"] == Form("How many?", SEATS)
     assert room.to_approve == []
+    assert question.asked == room.messages[-1].tool_parts[0]["approval"]["id"]
 
     # Then the tool's result and the agent's words follow the answer
     reply = await room.reply("c1", {"seats": 2})
@@ -216,3 +217,12 @@ async def test_a_question_of_a_call_that_runs_is_answered_in_the_middle(serve: S
 def test_what_a_strange_server_says_is_no_question(approval: Any) -> None:
     part = {"type": "tool-x", "toolCallId": "c1", "state": "approval-requested", "approval": approval}
     assert question_in(part) is None
+
+
+async def test_an_answer_that_is_neither_yes_nor_no_is_not_sent(serve: Serve, enter: Enter) -> None:
+    cls = asking({"seats": Form("How many?", SEATS)})
+    room = await enter(await serve(cls), cls)
+    await room.ask("A trip, please")
+    with pytest.raises(AgentError, match="`approved` is True or False, not 'yes'"):
+        await room.approve("c1", cast("Any", "yes"))
+    assert [question.call_id for question in room.questions] == ["c1"]

@@ -95,7 +95,7 @@ async def test_a_no_ends_the_execution_and_what_was_done_stays(coder: MakeCoder)
     assert await agent.answer(False, reason="too much")
     await agent.go_on()
     assert (await agent.part())["state"] == "output-denied"
-    assert agent.shown == "too much"
+    assert agent.shown.startswith("too much\nThe code had made these calls before that")
     executions = await agent.executions()
     past = await executions.get(id)
     assert past is not None
@@ -145,6 +145,39 @@ async def test_the_next_call_that_asks_waits_again_under_the_same_id(coder: Make
     await agent.answer(True)
     assert (await agent.go_on())["result"] == ["paid 1", "paid 2"]
     assert till.done == [1, 2]
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_an_answer_that_names_its_question_is_not_taken_for_the_next(
+    coder: MakeCoder, approved: bool
+) -> None:
+    till = Till()
+    agent = await coder(*till.tools)
+    await agent.run("await tools.pay(amount=30)\nawait tools.pay(amount=4000)")
+    handle = agent.app.agent(agent.cls)
+    [shown] = await (await agent.executions()).pending()  # two people look at this
+    assert shown.asked == (await agent.part())["approval"]["id"]
+    assert await handle.apply_tool_approval(shown.execution, True, asked=shown.asked)
+    assert await (await agent.executions()).pending() == []  # nobody has to answer any more
+    await agent.go_on()
+    assert not await handle.apply_tool_approval(shown.execution, approved, asked=shown.asked)
+    assert not await handle.apply_tool_result(
+        shown.execution, {"action": "accept", "content": {}}, asked=shown.asked
+    )
+    [following] = await (await agent.executions()).pending()
+    assert following.input == {"amount": 4000}
+    assert following.asked != shown.asked
+    assert till.done == [30]
+    assert await handle.apply_tool_approval(following.execution, True, asked=following.asked)
+    await agent.go_on()
+    assert till.done == [30, 4000]
+
+
+async def test_what_a_turn_waits_for_names_its_question(coder: MakeCoder) -> None:
+    agent = await coder(*Till().tools)
+    agent.model.add(calls("execute", {"code": "await tools.pay(amount=1)"}), says("Done."))
+    result = await agent.app.agent(agent.cls).save_messages("Go")
+    assert [call.asked for call in result.pending] == [(await agent.part())["approval"]["id"]]
 
 
 @pytest.mark.memory_case(458)

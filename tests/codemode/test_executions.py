@@ -151,4 +151,4 @@ async def test_code_that_a_person_stops_is_closed(coder: MakeCoder) -> None:
         await asyncio.sleep(0)
     [past] = await executions.list()
     assert past.state == "error"
-    assert "was closed" in (past.outcome or {})["error"]
+    assert "A person stopped it" in (past.outcome or {})["error"]

@@ -11,7 +11,7 @@ from everthink.codemode.functions import identifier
 from everthink.codemode.queries import CallRow
 from everthink.codemode.showing import for_model, lines_of
 from everthink.codemode.stubs import python_stub, python_type, typescript_stub, typescript_type
-from everthink.codemode.values import cut, data_of, packed, text_of, unpacked
+from everthink.codemode.values import cut, data_of, packed, shown_int, text_of, unpacked, value_of
 from everthink.session.row_size import cut as shortened
 
 STATES = ["done", "failed", "unknown", "denied"]
@@ -149,8 +149,11 @@ def test_a_schema_that_names_itself_ends() -> None:
 def test_values_come_through_the_log_as_they_were() -> None:
     value = {"b": b"\x00\xff", "a": [1, None, {"c": "ä"}], "n": -(2**62)}
     assert unpacked(packed(value)) == value
-    assert text_of({"b": 1, "a": [{"d": 1, "c": 2}]}) == '{"a":[{"c":2,"d":1}],"b":1}'
-    assert packed(2**70) == str(2**70)
+    mixed = {"b": 1, "a": [{"d": 1, "c": 2}]}
+    assert text_of(mixed, is_sorted=True) == '{"a":[{"c":2,"d":1}],"b":1}'
+    assert text_of(mixed) == '{"b":1,"a":[{"d":1,"c":2}]}'
+    assert value_of(text_of(packed(2**70))) == 2**70
+    assert shown_int([2**70, {"n": 2**62}, True]) == [str(2**70), {"n": 2**62}, True]
     assert (data_of("x"), data_of({"__bytes__": "no base64"}), data_of(5)) == (b"x", None, None)
 
 
@@ -167,6 +170,13 @@ def test_output_is_told_by_line_and_the_end_of_it_is_kept() -> None:
     lines = lines_of([("stdout", "".join(f"{'x' * 99}{n}\n" for n in range(1000)))])
     assert lines[0].endswith("earlier lines are left out")
     assert lines[-1].endswith("999")
+    told = for_model({"status": "completed", "logs": lines})["logs"]
+    assert told.startswith("… ")
+    assert told.endswith("x999")
+    assert len(told) < 24_100
+    first, kept = lines_of([("stdout", f"before\n{'x' * 70_000}end")])
+    assert first == "… 38,003 characters of this line, and 1 lines before it are left out"
+    assert kept == f"{'x' * 31_997}end"
 
 
 @pytest.mark.parametrize("limit", [1_500, 500, 120])

@@ -14,11 +14,13 @@ from everthink.codemode import Executions, create_execute_tool
 from everthink.codemode.advice import advised
 from everthink.codemode.queries import CallRow
 from everthink.codemode.showing import LISTED, calls_of, for_model
-from everthink.errors import InvalidSettings
+from everthink.errors import InvalidSettings, ToolDefinitionError
+from everthink.machines.docker import Docker
+from everthink.machines.sandbox import MachineSandbox
 from everthink.messages import encode_json
 from everthink.monty.sandbox import MontySandbox
 from everthink.sandbox.bash import BashSandbox
-from everthink.sandbox.port import Host, Job, Outcome
+from everthink.sandbox.port import Host, Job, Limits, Outcome
 from everthink.testing.scripted import calls, says
 from tests.codemode.support import Coder, MakeCoder
 
@@ -347,3 +349,30 @@ async def test_code_whose_execute_has_gone_is_closed(coder: MakeCoder, tmp_path:
     assert (await agent.part())["state"] == "output-error"
     assert await (await agent.executions()).pending() == []
     assert [past.state for past in await (await agent.executions()).list()] == ["error"]
+
+
+async def test_a_function_that_is_no_tool_is_refused_at_once() -> None:
+    def send(text: str) -> str:
+        return text
+
+    with pytest.raises(ToolDefinitionError, match="@tool above the function"):
+        create_execute_tool(modules={"mail": {"send": cast("Any", send)}})
+
+
+async def test_a_sandbox_whose_clock_goes_is_refused_at_once() -> None:
+    with pytest.raises(InvalidSettings, match="a clock that goes"):
+        create_execute_tool(sandbox=MachineSandbox(Docker()))
+
+
+async def test_code_without_a_workspace_is_told_what_becomes_of_files() -> None:
+    words = "what open() writes is thrown away"
+    tools = [double]
+    assert words in create_execute_tool(tools, state=False).description
+    assert words not in create_execute_tool(tools).description
+    assert words not in create_execute_tool(tools, state=False, language="javascript").description
+
+
+async def test_code_that_writes_too_often_is_told_that_a_write_is_a_call(coder: MakeCoder) -> None:
+    agent = await coder(options={"limits": Limits(calls=5)})
+    output = await agent.run("with open('/out.csv', 'w') as f:\n    for n in range(9):\n        f.write('x')")
+    assert "Each read and write of an open file is a call, too" in output["error"]

@@ -53,6 +53,13 @@ class Nursery:
 
     def is_killed(self, folder: Path, at: str | None, **arguments: Any) -> bool:
         """Play to the end, or to the commit `at`. True when the process died there."""
+        ended = self.ended(folder, at, **arguments)
+        is_killed = ended == {"signal": signal.SIGKILL}
+        assert ended == {"code": 0} or (is_killed and at is not None), (arguments, at, ended)
+        return is_killed
+
+    def ended(self, folder: Path, at: str | None, **arguments: Any) -> dict[str, int]:
+        """The same, whoever kills it. How the process ended: its code, or its signal."""
         environ = {COUNT_COMMITS: str(folder / "commits"), "EFFECTS": str(folder / "effects")}
         if at is not None:
             environ["EVERTHINK_CRASH_AT"] = at
@@ -60,10 +67,7 @@ class Nursery:
         assert self._process.stdout
         self._process.stdin.write(json.dumps({"environ": environ, "arguments": arguments}) + "\n")
         self._process.stdin.flush()
-        ended = json.loads(self._process.stdout.readline())
-        is_killed = ended == {"signal": signal.SIGKILL}
-        assert ended == {"code": 0} or (is_killed and at is not None), (arguments, at, ended)
-        return is_killed
+        return json.loads(self._process.stdout.readline())
 
 
 def commits_of(folder: Path) -> list[dict[str, Any]]:

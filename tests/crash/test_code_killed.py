@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from everthink import App
 from everthink.codemode import Executions
+from everthink.recovery.aside import SET_ASIDE_TEXT
+from everthink.testing.node import Node, NodeFailed
 from tests.crash.code_child import call_of, go_on, shop
+from tests.crash.code_poison_child import Till
 from tests.crash.nursery import Nursery, commits_of
 from tests.support.samples import sample
 
 pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -110,3 +118,59 @@ def chosen(points: Sequence[str], few: int) -> Sequence[str]:
     """All of the points, or so many from the first to the last."""
     count = min(sample(few, len(points)), len(points))
     return [points[n * len(points) // count] for n in range(count)]
+
+
+async def is_told(node: Node) -> bool:
+    """True when the turn is over in words, and false when the process dies first."""
+    died = asyncio.ensure_future(node.wait())
+    told = asyncio.ensure_future(_told(node))
+    await asyncio.wait([died, told], return_when=asyncio.FIRST_COMPLETED)
+    died.cancel()
+    told.cancel()
+    return told.done() and not told.cancelled() and told.exception() is None
+
+
+async def _told(node: Node) -> None:
+    tab = await node.connect("/agents/till/room", resumes=True)
+    await tab.until(lambda: SET_ASIDE_TEXT in str(tab.frames), timeout=30)
+
+
+async def test_what_code_has_done_is_known_when_its_turn_is_set_aside(tmp_path: Path) -> None:
+    bites, ledger = tmp_path / "bites", tmp_path / "ledger"
+    bites.touch()
+    url = f"sqlite:///{tmp_path}/everthink.db"
+    given = {"BITES": str(bites), "LEDGER": str(ledger)}
+    async with AsyncExitStack() as stack:
+        # Given code that has taken money, and then ends the process again and again
+        node = Node("tests.crash.code_poison_child:Till", store=url, folder=ROOT, env=given)
+        stack.push_async_callback(node.close)
+        await node.start()
+        await (await node.connect("/agents/till/room")).say("Go")
+        await asyncio.wait_for(node.wait(), 60)
+        for _ in range(10):
+            with suppress(NodeFailed):
+                await node.start()
+            if node.is_running and await is_told(node):
+                break
+            await asyncio.wait_for(node.wait(), 60)
+
+        # When its turn is set aside
+        tab = await node.connect("/agents/till/room")
+        await tab.settled()
+        assert [part["toolCallId"] for message in tab.messages for part in message.tool_parts]
+        assert ledger.read_text() == "charged ann\n"
+
+        # Then the next turn knows of the money, and nothing runs for ever
+        await tab.until_done(await tab.say("What is done?"))
+        assert "KNOWS" in tab.messages[-1].text
+        assert "tools.charge" in tab.messages[-1].text
+        assert "): done" in tab.messages[-1].text
+        assert "tools.report({}): may have run" in tab.messages[-1].text
+    bites.unlink()
+    async with App(Till, store=url) as app, app.agent(Till, "room") as till:
+        [past] = await Executions.of(till).list()
+        assert past.state == "error"
+        # … and it is over when it is released: what was closed is not begun again
+        await app.release(Till, "room")
+        await till.wait_until_stable()
+        assert ledger.read_text() == "charged ann\n"

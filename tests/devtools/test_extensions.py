@@ -104,7 +104,11 @@ async def test_why_others_are_not_there_is_said(develop: Develop) -> None:
 async def test_one_that_the_program_names_comes_back_and_says_so(develop: Develop) -> None:
     server = await develop(assistant(ScriptedModel(), extensions=[Sums]))
     await begun(server)
-    assert (await post(server, "unload", name="sums")).json == {"name": "sums", "comes_back": True}
+    assert (await post(server, "unload", name="sums")).json == {
+        "name": "sums",
+        "comes_back": True,
+        "values_deleted": 0,
+    }
     assert await shown(server) == {}
     assert (await post(server, "unload", name="sums")).status == 404
     app = server.app._loaded.app
@@ -157,6 +161,7 @@ async def test_a_person_loads_a_source_with_rights_and_unloads_it(develop: Devel
     assert (await post(server, "unload", name="word-tools")).json == {
         "name": "word-tools",
         "comes_back": False,
+        "values_deleted": 0,
     }
     await app.evict(app.classes[0], "room")
     assert await shown(server) == {}

@@ -216,6 +216,8 @@ async def test_looking_at_an_agent_does_not_start_it(develop: Develop) -> None:
         "forks": {},
         "endings": [],
         "set_aside": [],
+        "messenger": None,
+        "deliveries": [],
     }
     assert started == []
 

@@ -361,6 +361,7 @@ async def test_a_client_tool_can_be_answered_by_whoever_called_chat(
     assert result.message.tool_parts[0]["output"] == {"city": "Paris"}  # type: ignore[union-attr]
 
 
+@pytest.mark.agent_case(436)
 async def test_the_channel_and_the_client_tools_of_a_chat_do_not_reach_the_next_turn(
     open_app: OpenApp,
 ) -> None:

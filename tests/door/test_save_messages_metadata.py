@@ -24,6 +24,7 @@ def noting(model: ScriptedModel, seen: list[Any]) -> type[Think]:
     return assistant(model, before_turn=before_turn)
 
 
+@pytest.mark.agent_case(441)
 @pytest.mark.case(209)
 @pytest.mark.parametrize("door", ["save_messages", "chat", "run_turn", "function", "list"])
 async def test_metadata_is_stamped_on_the_user_message_and_visible_during_the_turn(
@@ -64,6 +65,7 @@ async def test_metadata_of_the_message_itself_is_kept_beside_the_stamp(open_app:
     assert given.metadata == {"from": "form"}
 
 
+@pytest.mark.agent_case(442)
 @pytest.mark.case(210)
 async def test_it_is_read_again_from_the_stored_message_by_a_continuation(open_app: OpenApp) -> None:
     seen: list[Any] = []
@@ -76,6 +78,7 @@ async def test_it_is_read_again_from_the_stored_message_by_a_continuation(open_a
     assert seen == [{"ticket": 7}, {"ticket": 7}]
 
 
+@pytest.mark.agent_case(442)
 @pytest.mark.case(211)
 async def test_without_any_on_the_latest_user_message_there_is_none(open_app: OpenApp) -> None:
     seen: list[Any] = []
@@ -87,6 +90,7 @@ async def test_without_any_on_the_latest_user_message_there_is_none(open_app: Op
     assert seen == [{"ticket": 7}, None, None]
 
 
+@pytest.mark.agent_case(443)
 @pytest.mark.case(212)
 async def test_what_a_client_puts_under_the_reserved_keys_is_stripped(open_app: OpenApp) -> None:
     # Given a message from a browser that claims a channel and turn metadata

@@ -324,10 +324,9 @@ async def test_a_model_unloads_what_it_has_loaded_and_nothing_else(open_app: Ope
 
     refused, done, unknown = answers(model.last_request)[-3:]
     assert "'words' was not loaded by you" in refused
-    assert (done, unknown) == (
-        {"unloaded": True, "name": "mine"},
-        {"unloaded": False, "name": "nothing"},
-    )
+    assert (done["unloaded"], done["name"]) == (True, "mine")
+    assert done["message"] == "Its tools and hooks are gone, with all that it had stored."
+    assert (unknown["unloaded"], unknown["name"]) == (False, "nothing")
     assert [info.name for info in (await live(agent)).extension_manager.list()] == ["words"]
 
 

@@ -306,7 +306,7 @@ async def test_types_of_typescript_are_taken_away(manager: ExtensionManager) -> 
         ("({ tools: { 'a b': { execute() {} } } })", "Names of tools are letters"),
         ("({ tools: { a: {} } })", "has no function `execute`"),
         ("({ tools: { a: { parameters: 'text', execute() {} } } })", "cannot be read"),
-        ("{ tools: Array(60).fill({ execute() {} }) }", "60 tools"),
+        ("{ tools: Object.fromEntries([...Array(60).keys()].map((n) => [n, { execute() {} }])) }", "60 tool"),
         (f"({{ tools: {{ {'x' * 63}: {{ execute() {{}} }} }} }})", "may have 64"),
         ("({ tools: { a: { description: 'x'.repeat(300000), execute() {} } } })", "more than 200,000 bytes"),
         ("({ get tools() { throw new Error('not today') } })", "not today"),
@@ -354,7 +354,7 @@ async def test_of_the_hooks_of_a_source_those_are_heard_that_the_manifest_names(
     assert info.hooks == ("before_turn",)
     assert "names hooks that its source has not: after_tool_call" in caplog.text
     assert "its manifest does not name; they are left out: on_chunk" in caplog.text
-    assert "'step' has hooks that extensions do not hear: before_step" in caplog.text
+    assert "'step': it has hooks that extensions do not hear: beforeStep" in caplog.text
 
 
 async def test_of_the_tools_of_a_source_those_are_offered_that_the_manifest_names(

@@ -125,7 +125,10 @@ async def test_its_hooks_hear_what_all_extensions_hear_and_only_before_turn_coun
     assert (heard["after_tool_call"]["success"], heard["after_tool_call"]["output"]) == (True, 2)
     assert "Count well." in model.requests[0].system
     assert results(model.last_request) == [2]  # the call was not blocked
-    assert list(agent.loaded.printed) == ["words_count was called"]
+    assert list(agent.loaded.printed) == [
+        "before_turn may not change model of a turn; it is left out",
+        "words_count was called",
+    ]
 
 
 async def test_a_hook_that_fails_costs_no_turn_and_is_told(
@@ -403,3 +406,22 @@ def test_what_looks_like_a_hook_and_is_none_is_refused_however_it_is_written(nam
 
 def test_other_methods_of_a_package_may_be_called_as_they_like() -> None:
     type("Words", (TrustedExtension,), {name: lambda self: None for name in ("turn", "chunk", "once", "_on")})
+
+
+async def test_one_that_adds_nothing_says_so_with_the_method_that_was_meant_to_be_a_tool(
+    open_app: OpenApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Forgotten(TrustedExtension):
+        """Counts words, it thinks."""
+
+        async def count(self, text: str) -> int:
+            return len(text.split())
+
+    cls = assistant(ScriptedModel(says("1")), extensions=[Forgotten])
+    app = await open_app(cls)
+
+    [info] = (await live(app.agent(cls, "a"))).extension_manager.list()
+
+    note = "it has neither a tool, a hook nor a context block. Is count() a tool? Then write @tool above it"
+    assert info.notes == (note,)
+    assert f"the extension 'forgotten': {note}" in caplog.text

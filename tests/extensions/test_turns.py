@@ -304,7 +304,7 @@ async def test_what_extensions_say_before_a_turn_is_merged_field_by_field(
     assert settings.provider_options == {"x": {"one": 1}, "y": {}}
     for name in ("model", "tools", "stop_when", "output"):
         assert f"the extension 'first' may not change {name} of a turn" in caplog.text
-    assert "the extension 'second': max_steps is left out" in caplog.text
+    assert "the extension 'second' gives a max_steps that is left out" in caplog.text
 
 
 async def test_messages_that_an_extension_gives_are_what_the_model_reads(open_app: OpenApp) -> None:

@@ -49,8 +49,8 @@ def test_what_is_stored_of_a_manifest_is_the_manifest() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"name": 7}, "it is a text of 1 to 40"),
-        ({"name": "x" * 41}, "it is a text of 1 to 40"),
+        ({"name": 7}, "it is a line of 1 to 40"),
+        ({"name": "x" * 41}, "it is a line of 1 to 40"),
         ({"version": ""}, "version is ''"),
         ({"version": None}, "version is None"),
         ({"permisions": {}}, "Did you mean 'permissions'"),

@@ -20,6 +20,7 @@ from everthink.file_tools import (
     create_read_tool,
     create_workspace_tools,
 )
+from everthink.sandbox.bash import BashSandbox
 from everthink.sandbox.port import Outcome
 from everthink.testing.scripted import calls
 from everthink.tools.context import ToolContext
@@ -322,3 +323,8 @@ async def test_what_a_backend_gives_wrongly_is_named(
     )
     assert isinstance(await agent.call(tool, **input), Failed)
     assert told in str(agent.shown.output)
+
+
+def test_a_class_is_no_sandbox() -> None:
+    with pytest.raises(InvalidSettings, match=r"sandbox is <class.*Write BashSandbox\(\)"):
+        create_bash_tool(sandbox=BashSandbox)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ class Site:
                     self.bodies.append(await reader.readexactly(length))
                 writer.write(self._answer(path))
                 await writer.drain()
-                if self.closes or self.cuts:
+                if self.closes or self.cuts or headers.get("connection") == "close":
                     break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass

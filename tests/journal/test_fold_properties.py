@@ -25,6 +25,8 @@ from tests.support import journal
 from tests.support.agents import assistant, live
 from tests.support.conversations import chunk_streams, unhurried
 
+pytestmark = pytest.mark.slow  # by nature: hundreds of cases each
+
 
 def through_json(chunks: list[ui.Chunk]) -> list[ui.Chunk]:
     return [ui.decode(ui.encode(chunk)) for chunk in chunks]

@@ -325,6 +325,7 @@ async def flapping(open_app: OpenApp, tmp_path: Path) -> AsyncIterator[tuple[Cut
         await chat.app.close()
 
 
+@pytest.mark.slow
 async def test_a_server_that_comes_and_goes_a_hundred_times_leaves_nothing_behind(
     flapping: tuple[Cutting, ManualClock, Room], tmp_path: Path
 ) -> None:

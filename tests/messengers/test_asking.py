@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from everthink.models.port import Request, TextPart, ToolMessage, UserMessage
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 from everthink.testing.scripted import Play
 from everthink.testing.telegram import TelegramChat, TelegramServer
+from tests.support.hooks import until
 from tests.support.messengers import bot_class, talking
+from tests.support.platforms import outcome
 
 pytestmark = pytest.mark.anyio
 
@@ -58,12 +61,14 @@ async def test_whoever_asked_approves_with_a_button_and_the_answer_follows(
         no = asked.buttons[1]
         told = await ann.press(asked, "Approve")
         await telegram.until(lambda: len(ann.answers) == 2 and "Approved" in ann.answers[0].text)
-        assert [shown.text for shown in ann.answers] == ["✅ Approved by Ann.", "It is done."]
+        assert [outcome(shown.text) for shown in ann.answers] == ["✅ Approved by Ann.", "It is done."]
+        assert asked.text.startswith("May I use refund?")
+        assert '"order": "7"' in asked.text
         assert not asked.buttons
         await telegram.redeliver(told)
         await telegram.press(ann, asked, no.id, ann.person)
     assert refunded == ["7"]
-    assert telegram.toasts[-1][1] == "Somebody has decided this already."
+    assert telegram.toasts[-1][1] == "Decided already: ✅ Approved by Ann."
 
 
 async def test_others_are_told_that_it_is_not_theirs_to_decide(telegram: TelegramServer, store: str) -> None:
@@ -109,7 +114,7 @@ async def test_a_question_that_is_answered_on_the_page_says_so(telegram: Telegra
             if part.get("state") == "approval-requested"
         ]
         assert await agent.apply_tool_approval(part["toolCallId"], True)
-        await telegram.until(lambda: asked.text == "✅ Approved.")
+        await telegram.until(lambda: outcome(asked.text) == "✅ Approved.")
         assert not asked.buttons
 
 
@@ -249,3 +254,168 @@ async def test_fetch_media_shows_the_model_what_came(telegram: TelegramServer, s
         await telegram.until(lambda: ann.answers)
     content: Any = model.requests[0].messages[-1]
     assert [type(part).__name__ for part in content.content] == ["TextPart", "FilePart"]
+
+
+# --- what becomes of a question that nobody decides
+
+
+async def test_a_question_that_the_conversation_has_passed_says_so_and_not_that_it_was_denied(
+    telegram: TelegramServer, store: str
+) -> None:
+    group = telegram.group("Team")
+    boss = telegram.person("Boss")
+    model = ScriptedModel(calls("refund", order="7"), says("Two."))
+    base = bot_class(telegram, model, approvers=[str(boss["id"])])
+    cls = type("Clerk", (Clerk,), {"model": model, "messengers": base.messengers, "refunded": []})
+    async with talking(telegram, cls, store) as (app, _):
+        await group.say("@test_bot refund 7", by="Ann")
+        asked = await asked_in(telegram, group)
+        no = asked.buttons[1]
+        await group.say("@test_bot what is 1+1?", by="Bob")
+        await telegram.until(lambda: not asked.buttons)
+        assert outcome(asked.text) == "⌛ Closed: the conversation went on before anybody decided."
+        assert asked.text.startswith("May I use refund?")
+        await telegram.press(group, asked, no.id, boss)
+        assert await (await app.open()).store.fetch("SELECT state FROM calls") == [("failed",)]
+    assert telegram.toasts[-1][1] == outcome(asked.text)
+
+
+@pytest.mark.parametrize("by", ["/new", "the page"])
+async def test_a_question_of_a_conversation_that_is_over_is_closed(
+    telegram: TelegramServer, store: str, by: str
+) -> None:
+    ann = telegram.private("Ann")
+    cls = clerk(telegram, [], conversation="self", commands=["new"])
+    async with talking(telegram, cls, store) as (_, server):
+        await ann.say("Refund order 7")
+        asked = await asked_in(telegram, ann)
+        yes = asked.buttons[0]
+        if by == "/new":
+            await ann.say("/new")
+        else:
+            page = await server.connect(cls, "default")
+            await page.clear()
+        await telegram.until(lambda: not asked.buttons)
+        await telegram.press(ann, asked, yes.id, ann.person)
+    assert asked.text == "This question is closed."
+    assert telegram.toasts[-1][1] == "This question is closed."
+
+
+async def test_what_people_have_read_stays_when_the_page_clears_the_conversation(
+    telegram: TelegramServer, store: str
+) -> None:
+    ann = telegram.private("Ann")
+    model = ScriptedModel(says("A beginning that is long enough to be shown.").then_hangs())
+    cls = bot_class(telegram, model, conversation="self")
+    async with talking(telegram, cls, store) as (app, server):
+        await ann.say("Hello")
+        await telegram.until(lambda: ann.answers)
+        page = await server.connect(cls, "default")
+        await page.clear()
+
+        async def is_over() -> bool:
+            rows = await (await app.open()).store.fetch("SELECT state FROM deliveries")
+            return rows == [("done",)]
+
+        await until(is_over)
+    assert [shown.text for shown in ann.answers] == ["A beginning that is long enough to be shown."]
+
+
+# --- what is answered together, and what is not
+
+
+class Album(Reader):
+    @tool
+    async def read_all(self) -> str:
+        """Read all the files that came along."""
+        context = self.get_messenger_context()
+        assert context is not None
+        assert context.message is not None
+        for one in context.message.attachments:
+            self.got.append(await self.fetch_attachment(one))
+        return "read"
+
+
+async def test_a_tool_has_the_files_of_all_the_messages_that_are_answered_together(
+    telegram: TelegramServer, store: str
+) -> None:
+    clock = ManualClock()
+    ann = telegram.private("Ann")
+    got: list[bytes] = []
+    model = ScriptedModel(calls("read_all"), says("Read."), calls("read_all"), says("Again."))
+    base = bot_class(telegram, model, burst=0.6)
+    cls = type("Album", (Album,), {"model": model, "messengers": base.messengers, "got": got})
+    async with talking(telegram, cls, store, clock=clock):
+        for number in (1, 2):
+            await ann.say("", photo=[telegram.file(f"{number}.png", b"%d" % number)])
+        await ann.say("What is this?")
+        await clock.advance(0.7)
+        await telegram.until(lambda: ann.answers)
+        assert got == [b"1", b"2"]
+
+        # And what was answered before is not theirs
+        await ann.say("And this?", photo=[telegram.file("3.png", b"3")])
+        await clock.advance(0.7)
+        await telegram.until(lambda: len(ann.answers) == 2)
+    assert got == [b"1", b"2", b"3"]
+
+
+async def test_without_a_burst_what_comes_during_an_answer_is_answered_one_by_one(
+    telegram: TelegramServer, store: str
+) -> None:
+    ann = telegram.private("Ann")
+    gate = asyncio.Event()
+    model = ScriptedModel(says("").waits(gate).says("One."), says("Two."), says("Three."))
+    async with talking(telegram, bot_class(telegram, model, burst=0.0), store):
+        await ann.say("1")
+        await until(lambda: model.requests)
+        await ann.say("2")
+        await ann.say("3")
+        gate.set()
+        await telegram.until(lambda: [one.text for one in ann.answers] == ["One.", "Two.", "Three."])
+
+
+# --- what comes of the agent's own accord
+
+
+class Timer(Think):
+    include_workspace_tools = False
+    channel: str | None = "telegram"
+    threads: list[str | None]
+
+    @tool
+    async def remind(self) -> str:
+        """Remind them."""
+        await self.schedule(60, "ring", {})
+        return "scheduled"
+
+    async def ring(self, payload: Any = None) -> None:
+        await self.submit_messages("The timer rings.", channel=self.channel)
+
+    async def before_turn(self, turn: Any) -> None:
+        context = self.get_messenger_context()
+        self.threads.append(None if context is None else context.thread.id)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_reminder_is_shown_where_people_have_talked_last(
+    telegram: TelegramServer, store: str, is_restarted: bool
+) -> None:
+    clock = ManualClock()
+    ann = telegram.private("Ann")
+    model = ScriptedModel(calls("remind"), says("I will."), says("Time to go!"))
+    base = bot_class(telegram, model)
+    threads: list[str | None] = []
+    cls = type("Timer", (Timer,), {"model": model, "messengers": base.messengers, "threads": threads})
+    async with talking(telegram, cls, store, clock=clock):
+        await ann.say("Remind me")
+        await telegram.until(lambda: [one.text for one in ann.answers] == ["I will."])
+        if not is_restarted:
+            await clock.advance(61)
+            await telegram.until(lambda: len(ann.answers) == 2)
+    if is_restarted:
+        await clock.advance(61)
+        async with talking(telegram, cls, store, clock=clock):
+            await telegram.until(lambda: len(ann.answers) == 2)
+    assert ann.answers[-1].text == "Time to go!"
+    assert set(threads) == {f"telegram:{ann.id}"}

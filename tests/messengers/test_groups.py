@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, ClassVar
 
 import pytest
@@ -54,10 +55,12 @@ async def test_subscribed_thread_in_respond_to_answers_what_follows_a_mention(
 ) -> None:
     group = telegram.group("Team")
     wanted = ["mention", "subscribed-thread"]
-    async with talking(telegram, bot_class(telegram, echo(), respond_to=wanted), store):
+    cls = bot_class(telegram, echo(), respond_to=wanted)
+    async with talking(telegram, cls, store):
         await group.say("Hello all")
         await group.say("@test_bot hi")
         await telegram.until(lambda: group.answers)
+    async with talking(telegram, cls, store):
         await group.say("And what else?")
         await telegram.until(lambda: len(group.answers) == 2)
     assert "Hello all" not in group.answers[1].text
@@ -126,6 +129,34 @@ async def test_a_group_that_becomes_a_supergroup_keeps_its_conversation(
         await after.say("@test_bot two")
         await telegram.until(lambda: after.answers)
     assert after.answers[0].text == "[Ann: @test_bot one / Ann: @test_bot two]"
+
+
+async def test_an_answer_goes_on_in_the_supergroup_that_its_group_has_become(
+    telegram: TelegramServer, store: str
+) -> None:
+    # Given an answer that a group has seen the beginning of
+    group = telegram.group("Team", kind="group")
+    gate = asyncio.Event()
+    model = ScriptedModel(
+        says("A beginning that is long enough, ").waits(gate).says("and an end."), says("As before.")
+    )
+    cls = bot_class(telegram, model)
+    async with talking(telegram, cls, store) as (app, _):
+        await group.say("@test_bot one")
+        await telegram.until(lambda: group.answers)
+
+        # When the group becomes another one, and the answer goes on
+        after = await group.become_supergroup()
+        gate.set()
+        await telegram.until(lambda: after.answers)
+        assert [shown.text for shown in after.answers] == ["A beginning that is long enough, and an end."]
+
+        # Then it is the same conversation
+        await after.say("@test_bot two")
+        await telegram.until(lambda: len(after.answers) == 2)
+        async with app.agent(cls, "default") as root:
+            assert len(await root.list_sub_agents()) == 1
+    assert [shown.text for shown in group.answers] == ["A beginning that is long enough,"]
 
 
 async def test_conversation_self_shares_one_memory(telegram: TelegramServer, store: str) -> None:
@@ -210,3 +241,22 @@ async def test_the_messenger_context_says_whom_a_turn_answers(telegram: Telegram
     assert (before.author.full_name, before.thread.id) == ("Bob", f"telegram:{group.id}")
     assert after == before
     assert seen[2] is None
+
+
+async def test_an_answer_that_is_streamed_goes_on_in_the_supergroup(
+    telegram: TelegramServer, store: str
+) -> None:
+    group = telegram.group("Team", kind="group")
+    first, second = asyncio.Event(), asyncio.Event()
+    model = ScriptedModel(
+        says("A beginning that is long enough, ").waits(first).says("a middle, ").waits(second).says("an end")
+    )
+    async with talking(telegram, bot_class(telegram, model), store):
+        await group.say("@test_bot one")
+        await telegram.until(lambda: group.answers)
+        after = await group.become_supergroup()
+        first.set()
+        await telegram.until(lambda: after.answers)
+        second.set()
+        await telegram.until(lambda: after.answers[0].text.endswith("an end"))
+    assert [one.text for one in after.answers] == ["A beginning that is long enough, a middle, an end"]

@@ -1,29 +1,57 @@
-"""Whole conversations on Slack and on Discord: asked once, answered once, whole, whatever happens."""
+"""Whole conversations on every platform: asked once, answered once, whole, whatever happens."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from everthink import App, tool
+from everthink.errors import InvalidSettings
 from everthink.messengers import DeliveryPolicy
+from everthink.models.port import TextPart, UserMessage
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 from everthink.testing.platform import posted
-from tests.support.platforms import STAGES, Bot, DiscordStage, SlackStage, Stage, bot_class, serving
+from tests.support.platforms import (
+    STAGES,
+    Bot,
+    DiscordStage,
+    SlackStage,
+    Stage,
+    bot_class,
+    outcome,
+    passing,
+    serving,
+)
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["slack", "discord"])
+@pytest.mark.parametrize("made", list(STAGES.values()), ids=list(STAGES))
+async def test_a_fault_that_would_never_strike_is_refused(made: Callable[..., Stage]) -> None:
+    stage = made()
+    near = stage.first[:-1]
+    with pytest.raises(InvalidSettings, match=f"Did you mean '{stage.first}'"):
+        stage.platform.fault(near, "500")
+    with pytest.raises(InvalidSettings, match="'503' is no kind of fault"):
+        stage.platform.fault(stage.first, "503")  # pyright: ignore[reportArgumentType]
+    assert stage.platform.faults == []
+
+
+@pytest.fixture(params=["telegram", "slack", "discord"])
 async def stage(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[Stage]:
     made = STAGES[request.param]()
     async with made.platform:
         yield made
+
+
+knowing = pytest.mark.parametrize("stage", ["slack", "discord"], indirect=True)
+"""Platforms that sign what they send, and can say whether a message is there."""
 
 
 @pytest.fixture
@@ -45,6 +73,7 @@ async def settled(stage: Stage, texts: list[str]) -> None:
 
 
 @pytest.mark.agent_case(388)
+@knowing
 async def test_a_body_that_was_changed_or_is_old_is_refused_and_nothing_of_it_is_kept(
     stage: Stage, store: str, tmp_path: Path
 ) -> None:
@@ -142,6 +171,7 @@ class Clerk(Bot):
         return f"refunded {order}"
 
 
+@knowing
 async def test_an_approval_is_a_question_with_buttons_for_whoever_asked(stage: Stage, store: str) -> None:
     model = ScriptedModel(says("Let me see.").calls("refund", order="o1"), says("The money is back."))
     cls = type("Clerk", (Clerk,), {"done": []})
@@ -159,7 +189,7 @@ async def test_an_approval_is_a_question_with_buttons_for_whoever_asked(stage: S
         await stage.platform.until(lambda: not question.buttons)
 
     assert cls.done == ["o1"]
-    assert [shown.text for shown in stage.answers()] == [
+    assert [outcome(shown.text) for shown in stage.answers()] == [
         "Let me see.",
         "✅ Approved by ann." if stage.name == "slack" else "✅ Approved by Ann.",
         "The money is back.",
@@ -168,6 +198,7 @@ async def test_an_approval_is_a_question_with_buttons_for_whoever_asked(stage: S
     assert stage.told("ann") == []
 
 
+@knowing
 async def test_a_call_that_waits_without_a_word_leaves_nothing_else_on_the_screen(
     stage: Stage, store: str
 ) -> None:
@@ -182,7 +213,10 @@ async def test_a_call_that_waits_without_a_word_leaves_nothing_else_on_the_scree
         await stage.platform.until(lambda: not question.buttons)
 
     assert cls.done == []
-    assert [shown.text.partition(" by")[0] for shown in stage.answers()] == ["🚫 Denied", "As you wish."]
+    assert [outcome(shown.text).partition(" by")[0] for shown in stage.answers()] == [
+        "🚫 Denied",
+        "As you wish.",
+    ]
     assert not any(shown.is_loading for shown in every(stage))
 
 
@@ -212,7 +246,7 @@ async def test_a_button_that_is_pressed_before_we_know_that_it_is_there_is_answe
         # Then the question says so, and is no second message
         await stage.platform.until(lambda: stage.answers()[-1].text == "The money is back.")
         await stage.platform.until(lambda: not question.buttons)
-    assert [shown.text.partition(" by")[0] for shown in stage.answers()] == [
+    assert [outcome(shown.text).partition(" by")[0] for shown in stage.answers()] == [
         "Let me see whether I may.",
         "✅ Approved",
         "The money is back.",
@@ -237,6 +271,7 @@ def every(stage: Stage) -> list[Any]:
     return stage.platform.seen("@ann", by="ann")  # type: ignore[attr-defined]
 
 
+@knowing
 async def test_an_answer_that_is_stopped_leaves_nobody_waiting(stage: Stage, store: str) -> None:
     model = ScriptedModel(says("").then_hangs())
     async with serving(stage, bot_class(stage, model, commands=["stop"]), store):
@@ -245,6 +280,44 @@ async def test_an_answer_that_is_stopped_leaves_nobody_waiting(stage: Stage, sto
         await stage.ask("/stop")
         await settled(stage, ["Stopped."])
         await stage.platform.until(lambda: not any(shown.is_loading for shown in every(stage)))
+
+
+# --- many
+
+
+async def test_fifty_people_at_once_are_each_answered_once(stage: Stage, store: str) -> None:
+    people = [f"p{number}" for number in range(50)]
+    model = ScriptedModel(lambda request: says(f"Hello, {said_in(request)[-1]}."), repeat=True)
+    async with serving(stage, bot_class(stage, model), store):
+        told = await asyncio.gather(*(stage.ask(f"I am {name}", by=name) for name in people))
+        await stage.platform.until(lambda: all(stage.answers(name) for name in people))
+    assert {one.status for one in told} == {200}
+    assert [[shown.text for shown in stage.answers(name)] for name in people] == [
+        [f"Hello, I am {name}."] for name in people
+    ]
+
+
+async def test_a_burst_of_five_is_answered_once_and_for_all_of_it(stage: Stage, store: str) -> None:
+    clock = ManualClock()
+    stage.platform.now = lambda: clock.now_ms() / 1000
+    model = ScriptedModel(lambda request: says(" ".join(said_in(request))), repeat=True)
+    async with serving(stage, bot_class(stage, model, burst=0.6), store, clock=clock):
+        for word in ("one", "two", "three", "four", "five"):
+            assert (await stage.ask(word)).status == 200
+        await clock.advance(0.7)
+        await settled(stage, ["one two three four five"])
+    assert len(model.requests) == 1
+
+
+def said_in(request: Any) -> list[str]:
+    """What people have said, oldest first."""
+    return [
+        part.text
+        for message in request.messages
+        if isinstance(message, UserMessage)
+        for part in message.content
+        if isinstance(part, TextPart)
+    ]
 
 
 # --- what goes wrong
@@ -270,6 +343,59 @@ async def test_a_platform_that_wants_to_be_left_alone_is_left_alone(
         await settled(stage, ["Paris."])
 
 
+async def test_an_answer_that_is_shown_already_waits_only_with_its_end_while_the_platform_is_left_alone(
+    stage: Stage, store: str
+) -> None:
+    # Given an answer of which Ann sees the beginning, and a platform that has had enough
+    clock = ManualClock()
+    stage.platform.now = lambda: clock.now_ms() / 1000
+    middle, end = asyncio.Event(), asyncio.Event()
+    model = ScriptedModel(
+        says("It is a long way to the ").waits(middle).says("next ").waits(end).says("town, but not too far.")
+    )
+    async with serving(stage, bot_class(stage, model), store, clock=clock):
+        await stage.ask("How far?")
+        await passing(stage.platform, clock, stage.answers)
+        edit = edits(stage)
+        stage.platform.fault(edit, "429", times=2, retry_after=30)
+
+        # When there is more to be shown, and more again
+        middle.set()
+        await passing(stage.platform, clock, lambda: stage.platform.asked(edit))
+        end.set()
+        await passing(stage.platform, clock, lambda: len(stage.answers()[0].before) == 1)
+
+    # Then it was left alone as long as it asked, and is told the end of it, not what came between
+    (shown,) = stage.answers()
+    assert (shown.before, shown.text) == (
+        ["It is a long way to the"],
+        "It is a long way to the next town, but not too far.",
+    )
+    times = [asked.at for asked in stage.platform.asked(edit)]
+    assert [later - earlier >= 30 for earlier, later in pairwise(times)] == [True, True]
+
+
+def edits(stage: Stage) -> str:
+    return "edit_followup" if stage.name == "discord" else stage.edit
+
+
+@pytest.mark.parametrize("kind", ["500", "hang", "accept_then_hang", "accept_then_drop"])
+async def test_an_edit_that_goes_wrong_is_made_again(stage: Stage, store: str, kind: Any) -> None:
+    go = asyncio.Event()
+    model = ScriptedModel(says("It is a long way to the ").waits(go).says("next town."))
+    cls = bot_class(stage, model)
+    adapter: Any = cls.messengers[stage.name].messenger  # type: ignore[attr-defined]
+    adapter._rest._timeout = 0.2
+    async with serving(stage, cls, store):
+        await stage.ask("How far?")
+        await settled(stage, ["It is a long way to the"])
+        fault = stage.platform.fault(edits(stage), kind, times=2)
+        go.set()
+        await stage.platform.until(lambda: len(stage.platform.asked(edits(stage))) == 3)
+        await settled(stage, ["It is a long way to the next town."])
+    assert fault.met == 2
+
+
 @pytest.mark.parametrize("kind", ["accept_then_drop", "500"])
 async def test_a_message_of_which_nobody_knows_is_shown_once(stage: Stage, store: str, kind: Any) -> None:
     fault = stage.platform.fault(stage.first, kind, times=2)
@@ -281,7 +407,29 @@ async def test_a_message_of_which_nobody_knows_is_shown_once(stage: Stage, store
         await stage.platform.until(lambda: fault.met == (1 if kind != "500" and stage.name == "slack" else 2))
 
 
+@knowing
+async def test_a_message_whose_answer_means_nothing_to_the_adapter_is_shown_once(
+    stage: Stage, store: str
+) -> None:
+    cls = bot_class(stage, ScriptedModel(says("Paris.")))
+    adapter: Any = cls.messengers[stage.name].messenger  # type: ignore[attr-defined]
+    post = adapter.post
+
+    async def fails_once(*args: Any, **options: Any) -> str:
+        adapter.post = post
+        await post(*args, **options)
+        raise KeyError("ts")
+
+    adapter.post = fails_once
+    async with serving(stage, cls, store) as app:
+        await stage.ask("Capital of France?")
+        await all_over(app)
+    assert [shown.text for shown in stage.answers()] == ["Paris."]
+    assert adapter.post == post
+
+
 @pytest.mark.agent_case(403)
+@knowing
 async def test_a_message_that_was_shown_before_the_process_died_is_found_again(
     stage: Stage, store: str
 ) -> None:
@@ -299,6 +447,7 @@ async def test_a_message_that_was_shown_before_the_process_died_is_found_again(
         await settled(stage, ["It is a long way to the next town."])
 
 
+@knowing
 async def test_what_follows_and_was_shown_before_the_process_died_is_not_shown_twice(
     stage: Stage, store: str
 ) -> None:

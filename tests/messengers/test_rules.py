@@ -8,6 +8,17 @@ import msgspec
 import pytest
 
 from everthink import chunks as ui
+from everthink.deliveries.rules import (
+    as_message,
+    context_of,
+    conversation_name,
+    is_answered,
+    key_of,
+    resolved,
+    stable,
+    with_id,
+)
+from everthink.deliveries.spoken import Words, pieces, split_text, visible_part
 from everthink.errors import InvalidSettings
 from everthink.messengers import (
     Action,
@@ -23,18 +34,7 @@ from everthink.messengers import (
     define_messengers,
 )
 from everthink.messengers.definition import checked
-from everthink.messengers.rules import (
-    as_message,
-    context_of,
-    conversation_name,
-    is_answered,
-    key_of,
-    resolved,
-    stable,
-    with_handle,
-    with_id,
-)
-from everthink.messengers.spoken import Words, pieces, split_text, visible_part
+from everthink.messengers.mentions import with_handle
 from everthink.messengers.telegram import Telegram, telegram_messenger
 
 TOKEN = "1:abc"
@@ -115,6 +115,8 @@ def test_verification_is_stated_or_refused() -> None:
 def test_a_telegram_webhook_without_a_secret_says_so_on_purpose() -> None:
     with pytest.raises(InvalidSettings, match="requires secret_token for webhook verification"):
         telegram(secret_token=None)
+    with pytest.raises(InvalidSettings, match="requires secret_token"):
+        telegram(secret_token=None, verify_webhook=True)  # it would refuse everybody
     assert telegram(secret_token=None, verify_webhook=False).verify_webhook is False
 
 
@@ -127,6 +129,9 @@ def test_a_telegram_webhook_without_a_secret_says_so_on_purpose() -> None:
         ({"delivery": {}}, "DeliveryPolicy"),
         ({"token": "abc"}, "BotFather"),
         ({"mode": "poll"}, "'webhook' or 'polling'"),
+        ({"approvers": []}, "one at least"),
+        ({"approvers": ["@boss"]}, "no @"),
+        ({"burst": 600}, "60 at most"),
     ],
 )
 def test_what_is_written_wrongly_is_refused_where_it_is_written(options: dict[str, Any], said: str) -> None:
@@ -232,7 +237,6 @@ def test_a_long_text_is_split_where_it_may_and_nothing_is_lost() -> None:
     assert pieces("short", visible=10, follow_up=10) == ["short"]
 
 
-@pytest.mark.agent_case(411)
 def test_a_bots_own_words_and_other_bots_are_not_answered() -> None:
     definition = telegram()
     assert is_answered(message(), definition)
@@ -249,6 +253,12 @@ def test_a_resolver_may_answer_in_any_of_its_forms() -> None:
     assert resolved({"target": "subagent", "name": "team"}).name == "team"
     with pytest.raises(InvalidSettings, match="It returns 'self'"):
         resolved(7)
+    for word in (
+        "thread",
+        "agent",
+    ):  # a word for `conversation` itself: as a name it would be one for everybody
+        with pytest.raises(InvalidSettings, match=f"conversation='{word}' instead of the function"):
+            resolved(word)
 
 
 @pytest.mark.agent_case(415)

@@ -10,9 +10,11 @@ from starlette.responses import PlainTextResponse
 
 from everthink import App, Think
 from everthink.errors import InvalidSettings
+from everthink.messengers.telegram import telegram_messenger
 from everthink.testing import ScriptedModel, says
 from everthink.testing.in_process_server import Listening
 from everthink.testing.telegram import TelegramServer
+from tests.support.hooks import until
 from tests.support.messengers import SECRET, bot_class, talking
 
 pytestmark = pytest.mark.anyio
@@ -183,3 +185,65 @@ async def test_polling_needs_no_address_and_goes_on_where_it_was(
             await telegram.until(lambda: telegram.asked("getUpdates")[-1].body.get("offset"))
     assert len(ann.answers) == 2
     assert telegram.asked("getMe")
+
+
+async def test_every_class_with_messengers_has_an_agent_for_them_from_the_start(
+    telegram: TelegramServer, store: str
+) -> None:
+    # Given two classes with a bot each; the second one asks its platform for what is new
+    class Sales(Think):
+        include_workspace_tools = False
+        model = ScriptedModel(lambda request: says("Sold."), repeat=True)
+        messengers = {  # noqa: RUF012
+            "telegram": telegram_messenger(
+                token=telegram.token, api_base_url=telegram.origin, mode="polling"
+            ),
+            "other": telegram_messenger(
+                token=telegram.token, user_name="other", secret_token=SECRET, adapter_name="other"
+            ),
+        }
+
+    support = bot_class(telegram, hello())
+    app = App(support, Sales, messengers=support, store=store, grace=0.0)
+    async with Listening(app) as server:
+        # Then it is asked of its own accord, and its webhook is there for the first who calls
+        ann = telegram.private("Ann")
+        await ann.say("Anybody?")
+        await telegram.until(lambda: ann.answers)
+        assert [shown.text for shown in ann.answers] == ["Sold."]
+        path = "/agents/sales/default/messengers/other/webhook"
+        answer = await server.http(path, method="POST", headers={HEADER: SECRET}, body=b'{"update_id": 1}')
+        assert answer.status == 200
+        # And nobody makes an agent of another name by writing to it
+        answer = await server.http(path.replace("default", "nobody"), method="POST", headers={HEADER: SECRET})
+        assert answer.status == 404
+
+
+async def test_a_webhook_makes_the_agent_that_is_there_for_its_messengers(
+    telegram: TelegramServer, store: str
+) -> None:
+    sales = type("Sales", (bot_class(telegram, hello()),), {})
+    support = bot_class(telegram, hello())
+    homes = App(support, sales, messengers=support, store=store, grace=0.0)
+    async with Listening(homes) as server:
+        path = "/agents/sales/default/messengers/telegram/webhook"
+        answers = [
+            (
+                await server.http(path, method="POST", headers={HEADER: SECRET}, body=b'{"update_id": 1}')
+            ).status
+            for _ in range(2)
+        ]
+    assert answers == [200, 200]
+
+
+async def test_messengers_that_make_no_sense_are_told_in_a_line_when_the_app_begins(
+    telegram: TelegramServer, store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Think):
+        def get_messengers(self) -> Any:
+            return {"no id": bot_class(telegram, hello()).messengers["telegram"]}
+
+    async with Listening(App(Broken, store=store, grace=0.0)):
+        await until(lambda: "has no messengers until this is mended" in caplog.text)
+    assert "Messenger 'no id' has no usable id." in caplog.text
+    assert "Traceback" not in caplog.text

@@ -264,3 +264,48 @@ def test_only_what_is_certain_is_refused() -> None:
     certain = "main.py:2:1: error[unresolved-reference] Name `x` used when not defined"
     assert blocking(doubt, {}) is None
     assert blocking(f"{doubt}\n{certain}", {}) == "Nothing was run. line 2: Name `x` used when not defined"
+
+
+# --- calls that nobody awaits
+
+BEGUN = "from typing import Any\nimport bridge\nb: Any = bridge\n"
+NAMES = {"bridge.call": "async def call(verb: str) -> Any: ..."}
+
+
+async def test_a_call_that_nobody_awaits_is_finished_and_its_refusal_told(sandbox: MontySandbox) -> None:
+    done: list[str] = []
+
+    async def answer(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        await asyncio.sleep(0)
+        if args[0] == "no":
+            raise HostRefused("You may not.")
+        done.append(args[0])
+
+    finished = await run(sandbox, f"{BEGUN}x = b.call('a')\n1", Asked(answer), names=NAMES)
+    assert (finished.status, finished.value, done) == ("done", 1, ["a"])
+
+    refused = await run(sandbox, f"{BEGUN}x = b.call('no')\n1", Asked(answer), names=NAMES)
+    assert refused.status == "failed"
+    assert "You may not." in (refused.error or "")
+    assert "Nobody has awaited this: write `await` before the call." in (refused.error or "")
+
+    both = f"import asyncio\n{BEGUN}try:\n    await asyncio.gather(b.call('no'), b.call('no'), b.call('b'))\nexcept Exception:\n    pass\n2"  # noqa: E501
+    caught = await run(sandbox, both, Asked(answer), names=NAMES)
+    assert (caught.status, caught.value, done) == ("done", 2, ["a", "b"])
+
+
+async def test_a_call_in_the_place_of_a_value_is_no_value(sandbox: MontySandbox) -> None:
+    async def answer(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return args[0]
+
+    for code in ("[b.call('a')]", "await b.call(b.call('a'))", "async def f():\n    return 1\n{'n': f()}"):
+        told = await run(sandbox, f"{BEGUN}{code}", Asked(answer), names=NAMES)
+        assert (told.status, "nobody has awaited it" in (told.error or "")) == ("failed", True)
+    plain = await run(sandbox, "['<coroutine>', 'see <coroutine object f>']")
+    assert plain.value == ["<coroutine>", "see <coroutine object f>"]
+
+
+async def test_a_sleep_that_nobody_awaits_is_not_waited_for(sandbox: MontySandbox) -> None:
+    ended = await run(sandbox, "import asyncio\nx = asyncio.sleep(20)\n1")
+    assert (ended.status, ended.value) == ("done", 1)
+    assert ended.seconds < 15

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from everthink.sandbox.javascript import JavaScriptSandbox
-from everthink.sandbox.port import Job, Limits, NoHost, Outcome
+from everthink.sandbox.port import HostRefused, Job, Limits, NoHost, Outcome
 from everthink.testing.contracts.sandbox.case import Asked
 from tests.mcp.serving import children, is_gone
 from tests.sandbox.flat import stays_flat
@@ -195,8 +195,20 @@ async def test_what_a_function_returns_at_the_end_gets_the_input(sandbox: JavaSc
     assert await value(sandbox, "({n}) => n + input.n", input={"n": 2}) == 4
 
 
+@pytest.mark.parametrize("number", [10, 2**53 + 1, -(2**70)])
+async def test_whole_numbers_of_any_size_leave_and_come_as_bigint(
+    sandbox: JavaScriptSandbox, number: int
+) -> None:
+    host = Asked(_first)
+    # Those that a number of JavaScript can hold come back as one.
+    outcome = await sandbox.run(job(f"const n = await tools.ask({number}n); [n, typeof n, {number}n]"), host)
+    kind = "number" if abs(number) < 2**53 else "bigint"
+    assert outcome.value == [number, kind, number], outcome.error
+    assert host.calls == [("tools.ask", [number], {})]
+
+
 async def test_what_cannot_be_written_as_json_is_said_to_be_so(sandbox: JavaScriptSandbox) -> None:
-    for source in ("10n", "const o = {}; o.o = o; o", "({toJSON() { throw 5 }})"):
+    for source in ("NaN", "const o = {}; o.o = o; o", "({toJSON() { throw 5 }})"):
         outcome = await ran(sandbox, source)
         assert (outcome.status, outcome.value) == ("failed", None)
         assert "cannot be written as JSON" in (outcome.error or "")
@@ -733,3 +745,66 @@ async def test_memory_and_descriptors_are_flat_after_many_scripts() -> None:
     assert (await sandbox.run(whole, NoHost())).status == "failed"  # it asks, and nobody answers
     await stays_flat(sandbox, jobs, warm=20, times=sample(120, 1_500))
     await sandbox.aclose()
+
+
+# --- calls that nobody awaits
+
+
+async def test_calls_that_nobody_awaits_are_finished_with_all_that_follows_from_them(
+    sandbox: JavaScriptSandbox,
+) -> None:
+    done: list[Any] = []
+
+    async def answer(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        await asyncio.sleep(0)
+        if args[0] == "no":
+            raise HostRefused("You may not.")
+        done.append(args[0])
+
+    async def ended(code: str, style: Any = "function") -> Outcome:
+        done.clear()
+        source = f"export default async function run() {{ {code} }}" if style == "function" else code
+        return await sandbox.run(job(source, style=style), Asked(answer))
+
+    later = "(async () => { await tools.ask(1); for (let n = 20; n--;) await null; await tools.ask(2) })();"
+    for style in ("function", "snippet", "command"):
+        code = f"{later} return 5" if style == "function" else later
+        assert (await ended(code, style)).status == "done"
+        assert done == [1, 2]
+
+    for lost in (
+        "tools.ask('no'); return 5",
+        "tools.ask('no').then(() => 1); await tools.ask(1); return 5",
+        "Promise.race([tools.ask('no'), tools.ask('no')]); return 5",
+    ):
+        told = await ended(lost)
+        assert told.status == "failed"
+        assert "You may not.\nNobody has awaited this: write await before the call." in (told.error or "")
+    for heard in (
+        "const p = tools.ask('no'); await tools.ask(1); try { await p } catch { return 5 }",
+        "tools.ask('no').then(() => 1).catch(() => 2); return 5",
+        "await Promise.allSettled([tools.ask('no')]); return 5",
+        "await tools.ask('no').then(() => 1, () => 2); return 5",
+    ):
+        assert ((await ended(heard)).status, heard) == ("done", heard)
+    unsure = await ended("(async () => { await tools.ask('no') })(); return 5")
+    assert (unsure.value, unsure.stderr) == (5, "After it had returned: You may not.\n")
+
+
+async def test_what_is_returned_is_never_a_promise_and_sets_and_maps_are_told(
+    sandbox: JavaScriptSandbox,
+) -> None:
+    told = await ran(sandbox, "export default () => ({ deep: [tools.ask(1)] })", style="function")
+    assert told.status == "failed"
+    assert '"0" is a promise that nobody has awaited: put await before what makes it.' in (told.error or "")
+    plain = "export default () => [new Set([1]), new Map([['a', 1]]), JSON.stringify(new Set([1]))]"
+    assert (await ran(sandbox, plain, style="function")).value == [[1], {"a": 1}, "{}"]
+
+
+async def test_a_timer_holds_up_the_end_of_a_program_and_not_that_of_a_function(
+    sandbox: JavaScriptSandbox,
+) -> None:
+    sets = "setTimeout(() => console.log('late'), 20)"
+    program = await ran(sandbox, sets, style="command")
+    function = await ran(sandbox, f"export default () => {{ {sets}; return 1 }}", style="function")
+    assert (program.stdout, function.stdout, function.value) == ("late\n", "", 1)

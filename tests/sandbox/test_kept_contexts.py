@@ -30,7 +30,7 @@ export default async function (what, { bridge }) {
     case 'count': return n;
     case 'throw': throw new TypeError('nope');
     case 'ask': return [n, await bridge.call('first', n)];
-    case 'leave': bridge.call('late'); setTimeout(() => { n += 1000 }, 50); return n;
+    case 'leave': bridge.call('late').catch(() => {}); setTimeout(() => { n += 1000 }, 50); return n;
     case 'hang': await new Promise(() => {});
     case 'spin': for (;;);
     case 'deep': { const f = () => f() + 1; return f(); }

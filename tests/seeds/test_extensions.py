@@ -259,7 +259,7 @@ async def test_seed_before_step_is_for_subclasses_only_and_not_dispatched_to_ext
         await app.agent(cls, "a").save_messages("Hi")
 
     assert model.last_request.system != "taken over"
-    assert "hooks that extensions do not hear: before_step" in caplog.text
+    assert "hooks that extensions do not hear: beforeStep" in caplog.text
 
 
 async def test_seed_get_extensions_declares_sandboxed_extensions_in_load_order_and_there_are_none_by_default(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from tests.support.conversations import unhurried
 from tests.support.memory import ids, said
 
 from .test_tree_properties import on_a_real_file
+
+pytestmark = pytest.mark.slow  # by nature: hundreds of cases each
 
 IDS = [f"m{n}" for n in range(9)]
 some_id = st.sampled_from(IDS)

@@ -17,6 +17,8 @@ from everthink.session.row_size import (
 )
 from tests.support.conversations import unhurried
 
+pytestmark = pytest.mark.slow  # by nature: hundreds of cases each
+
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=120)
 leaves = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | words
 values = st.recursive(

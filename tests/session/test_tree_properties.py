@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from everthink.runtime.schema import MIGRATIONS
 from everthink.session.session import Session
 from everthink.store.port import AgentStore
 from tests.support.conversations import unhurried
+
+pytestmark = pytest.mark.slow  # by nature: hundreds of cases each
 
 IDS = [f"m{number}" for number in range(8)]
 some_id = st.sampled_from(IDS)

@@ -22,6 +22,7 @@ VALUES: dict[str, set[str]] = {
     "address": {"errors"},
     "backoff": set(),
     "collecting": set(),
+    "weight": set(),
     "causes": {"errors"},
     "accepting": {"causes"},
     "current": set(),
@@ -130,18 +131,6 @@ ROOMS: dict[str, set[str]] = {
     "machines": {"programs", "sandbox"},
     # The tools with which a model works in files.
     "file_tools": {"models.port", "store.port", "tools", "workspace", "sandbox.port"},
-    # Instructions with their files: where they are, what the prompt says of them, the tools to use them.
-    "skills": {
-        "guard",
-        "confined",
-        "models.port",
-        "store.port",
-        "tools",
-        "workspace",
-        "context",
-        "session",
-        "hooks",
-    },
     # Code that a model writes, and that calls its tools.
     "codemode": {
         "models.port",
@@ -154,6 +143,7 @@ ROOMS: dict[str, set[str]] = {
         "file_tools.place",
         "sandbox.port",
         "monty.advice",
+        "wire.bounds",
     },
     # Pages of the web, through a browser that reaches nothing private.
     "browser": {
@@ -171,6 +161,8 @@ ROOMS: dict[str, set[str]] = {
     "keeping": {"object_contents", "store.port", "workspace", "journal.queries", "session.queries"},
     # Those of one process, and which of them run here.
     "engines": {"sandbox", "monty", "machines", "browser"},
+    # Skills as values, and what a script of one is asked to do.
+    "skill_values": {"tools"},
     # Scripts that come with skills, each in the sandbox of its language.
     "skill_scripts": {
         "guard",
@@ -181,13 +173,29 @@ ROOMS: dict[str, set[str]] = {
         "sandbox.braces",
         "machines",
         "engines.sandboxes",
-        "skills.values",
+        "skill_values",
     },
-    # Telegram, Slack, Discord: what comes in as turns, and answers that are delivered.
-    "messengers": {
+    # Instructions with their files: where they are, what the prompt says of them, the tools to use them.
+    "skills": {
+        "guard",
+        "confined",
+        "models.port",
+        "store.port",
+        "tools",
+        "workspace",
+        "context",
+        "session",
+        "hooks",
+        "skill_values",
+        "skill_scripts.runner",
+    },
+    # Platforms where people talk, behind one port: Telegram, Slack, Discord.
+    "messengers": {"guard"},
+    # What comes in from them as turns, and answers that are shown there.
+    "deliveries": {
+        "messengers",
         *PORTS,
         "observe.messenger_events",
-        "guard",
         "tasks",
         "session",
         "hooks",
@@ -195,14 +203,6 @@ ROOMS: dict[str, set[str]] = {
         "turn",
         "door",
         "children",
-    },
-    # Slack and Discord, behind the port of messengers.
-    "platforms": {
-        "messengers.definition",
-        "messengers.port",
-        "messengers.rest",
-        "messengers.rules",
-        "messengers.values",
     },
     # Code with declared rights that adds tools and hooks, each in a sandbox of its own.
     "extensions": {
@@ -222,6 +222,7 @@ ROOMS: dict[str, set[str]] = {
     "cluster": {"store", "postgres"},
     "runtime": {
         "messengers",
+        "deliveries",
         "keeping",
         "cluster",
         "workspace",
@@ -297,14 +298,7 @@ OUTSIDE: dict[str, set[str]] = {
 }
 
 # An import against the arrows that we live with: (module, what it imports) -> why.
-ALLOWED: dict[tuple[str, str], str] = {
-    ("messengers.slack", "platforms.slack"): "users find each platform beside the others",
-    ("messengers.discord", "platforms.discord"): "users find each platform beside the others",
-    (
-        "skills",
-        "skill_scripts.runner",
-    ): "the façade of skills has what runs their scripts, which needs theirs",
-}
+ALLOWED: dict[tuple[str, str], str] = {}
 
 # What the core must not import, whoever wrote it: databases, servers, providers, exporters.
 FOREIGN = {

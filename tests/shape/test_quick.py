@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.support.quick import SLOW
+from tests.support.quick import SLOW, is_slow
 
 from .source import ROOT
 
@@ -28,6 +28,11 @@ async def test_also_one_that_does_it_on_the_event_loop() -> None:
 @pytest.mark.slow
 def test_a_slow_test_may_start_processes() -> None:
     assert subprocess.run([sys.executable, "--version"], check=True).returncode == 0
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_what_is_tried_on_postgresql_as_well_is_slow(engine: str, request: pytest.FixtureRequest) -> None:
+    assert is_slow(request.node) is (engine == "postgres")
 
 
 def test_the_makefile_names_the_same_slow_folders() -> None:

@@ -12,7 +12,7 @@ import pytest
 from everthink import ToolContext, tool
 from everthink.errors import ToolError
 from everthink.skill_scripts.runner import Runner, runner
-from everthink.skills.values import Resource, ScriptRequest, Skill
+from everthink.skill_values import Resource, ScriptRequest, Skill
 from everthink.workspace import MemoryFiles, Workspace
 
 __all__ = ["SKILL", "add", "asset", "files", "ran", "refusal", "request", "script", "text"]

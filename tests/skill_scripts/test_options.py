@@ -33,6 +33,7 @@ pytestmark = pytest.mark.anyio
         ({"network": ["http://example.com"]}, "not a host"),
         ({"machine": "docker"}, "machine"),
         ({"machine": Locked(), "python": "/usr/bin/python3"}, "its own Python"),
+        ({"machine": Locked}, "machine"),
         ({"python": ""}, "python"),
         ({"limits": {"memory": 1}}, "Limits"),
         ({"tools": "add"}, "tools"),

@@ -188,4 +188,4 @@ async def test_another_python_may_be_named() -> None:
     assert await ran("a.py", source, input=OTHER, python=OTHER) is True
     words = await refusal("a.py", "print(1)", python="/nowhere/python3")
     assert "needs a machine" in words
-    assert "There is no Python" in words
+    assert "python='/nowhere/python3' is no program" in words

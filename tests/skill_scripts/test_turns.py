@@ -89,7 +89,7 @@ async def test_the_hooks_of_the_turn_are_asked_about_what_a_script_calls(
     app = await open_app(Assistant)
     await (await live(app.agent(Assistant))).workspace.write_file("/a.md", "one")
     await app.agent(Assistant).chat("How many words?")
-    assert results(Assistant.model.requests[1])[0].output == "not today"
+    assert results(Assistant.model.requests[1])[0].output == "Skill script failed: Error: not today"
     assert Assistant.noted == []
 
 

@@ -193,6 +193,14 @@ CASES: dict[str, Found] = {
     "unknown fields": Found(
         front("author: ada\n"), ["pirate-style"], [("note", "'author' is none of the format")]
     ),
+    "slips in fields": Found(
+        one("---\nname: pirate-style\ndescripton: d\n---\nx"), [], [("error", "did you mean `description:`")]
+    ),
+    "slips in others": Found(
+        front("allowed_tools: Read\nlicence: MIT\n"),
+        ["pirate-style"],
+        [("warning", "Did you mean `allowed-tools:`"), ("warning", "Did you mean `license:`")],
+    ),
     "allowed-tools as a list": Found(
         front("allowed-tools:\n  - Bash\n  - Read\n"),
         ["pirate-style"],

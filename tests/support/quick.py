@@ -1,6 +1,7 @@
 """Quick tests start no process: a test that does is marked `slow`, and `make check` leaves it out.
 
 tests/crash, tests/journeys, ... --marked--> slow
+the second engine, outside the rooms that know which one they are on --marked--> slow
 a test that is not marked --subprocess.Popen--> fails, and says why
 """
 
@@ -15,10 +16,13 @@ from typing import Any
 
 import pytest
 
-__all__ = ["SLOW", "mark_slow", "watched"]
+__all__ = ["SLOW", "is_slow", "mark_slow", "watched"]
 
 SLOW = ("tests/crash", "tests/journeys", "tests/docs", "tests/test_readme.py")
 """Whole stories, killed processes and pages. The Makefile names them as well, and does not even read them."""
+
+BOTH = ("tests/store", "tests/cluster")
+"""Where PostgreSQL is quick, too: the contract of the stores, and what only one of them has."""
 
 SHARED = ("initdb", "postgres")
 """The database that all tests of a run share."""
@@ -27,13 +31,24 @@ ROOT = Path(__file__).parents[2]
 
 
 def mark_slow(items: list[pytest.Item]) -> None:
-    """Mark what lies in a slow folder, and put whole files that are slow behind the others."""
-    places = tuple(ROOT / place for place in SLOW)
+    """Mark slow folders and what is tried on PostgreSQL as well, and put whole files that are slow last."""
+    places, both = (tuple(ROOT / place for place in named) for named in (SLOW, BOTH))
     for item in items:
-        if any(item.path.is_relative_to(place) for place in places):
+        is_second = is_on_postgres(item) and not _is_within(item, both)
+        if is_second or _is_within(item, places):
             item.add_marker(pytest.mark.slow)
     quick = {item.path for item in items if not is_slow(item)}
     items.sort(key=lambda item: item.path not in quick)  # stable: nothing else changes places
+
+
+def _is_within(item: pytest.Item, places: tuple[Path, ...]) -> bool:
+    return any(item.path.is_relative_to(place) for place in places)
+
+
+def is_on_postgres(item: pytest.Item) -> bool:
+    spoken = getattr(item, "callspec", None)
+    names: list[str] = getattr(item, "fixturenames", [])
+    return "postgres_url" in names or (spoken is not None and "postgres" in spoken.id.lower())
 
 
 def is_slow(item: pytest.Item) -> bool:

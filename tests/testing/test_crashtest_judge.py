@@ -174,6 +174,34 @@ def test_a_report_counts_though_the_answer_to_it_is_another_message() -> None:
     assert judge(reference, seen(story)) == []
 
 
+def code(id: str, *states: str, ms: int) -> Json:
+    made = [{"name": f"tools.{number}", "state": state, "ms": ms} for number, state in enumerate(states)]
+    ran = {"status": "completed", "executionId": id, "result": [{"size": 3, "mtime": ms}], "calls": made}
+    return call("execute", id, output=ran)
+
+
+def test_a_run_of_code_has_a_name_and_times_of_its_own(story: Story) -> None:
+    reference = told()
+    parts(reference)[2] = code("c1", "done", ms=1)
+    parts(story)[2] = code("x-c1", "done", ms=20)
+    assert judge(reference, seen(story)) == []
+    # and nothing else
+    parts(story)[2]["output"]["result"][0]["size"] = 4
+    assert [failure.kind for failure in judge(reference, seen(story))] == ["transcript"]
+
+
+def test_a_call_of_code_of_which_nobody_knows_is_a_report(story: Story) -> None:
+    reference = told()
+    parts(reference)[2] = code("c1", "done", "done", ms=1)
+    parts(story)[2] = code("x-c1", "done", "unknown", ms=20)
+    parts(story)[-1]["text"] = "I do not know."
+    story.effects.remove("trains")
+    assert judge(reference, seen(story)) == []
+    # One report explains one effect
+    story.effects.remove("weather")
+    assert [failure.kind for failure in judge(reference, story)] == ["effect"]
+
+
 def test_two_reports_explain_two_effects(story: Story) -> None:
     for number in (2, 4):
         parts(story)[number] |= FAILED

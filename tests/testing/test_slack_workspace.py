@@ -306,6 +306,14 @@ async def test_faults_refuse_hang_or_do_it_without_a_word() -> None:
         assert [asked.status for asked in slack.log] == [429, 500, 200, None, None, None]
 
 
+async def test_a_fault_may_let_some_requests_go_well_first() -> None:
+    async with SlackWorkspace() as slack:
+        slack.fault("auth.test", "500", after=2, times=2)
+        statuses = [(await posted(f"{slack.api_url}auth.test", {}, b"")).status for _ in range(5)]
+
+    assert statuses == [200, 200, 500, 500, 200]
+
+
 async def test_a_wait_that_is_not_met_says_what_was_asked_instead() -> None:
     async with SlackWorkspace() as slack:
         await posted(f"{slack.api_url}auth.test", {}, b"")

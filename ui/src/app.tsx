@@ -7,8 +7,9 @@ import { Confirm } from "./confirm";
 import { useConnection } from "./connection";
 import { Icon } from "./icons";
 import { TABS, type Tab } from "./inspector";
-import { JournalFeed } from "./journal";
+import { JournalFeed, useFeed } from "./journal";
 import { nameOf, useMemory } from "./memory";
+import { Via } from "./messengers";
 import {
   addressOf,
   className,
@@ -346,6 +347,7 @@ type ConnectionProps = { tap: Tap; feed: JournalFeed; refused: boolean; agent: s
 function Connection({ tap, feed, refused, agent }: ConnectionProps) {
   const { line, lost, signedOut } = useTap(tap);
   const { sessions, live } = useMemory(feed.memory);
+  const met = useFeed(feed).journal?.messenger;
   const session = sessions && sessions.sessions.length > 1 ? nameOf(live) : null;
   const [tone, text] = signedOut
     ? ["bad", "signed out"]
@@ -363,6 +365,7 @@ function Connection({ tap, feed, refused, agent }: ConnectionProps) {
         {agent} · {text}
         {session && ` · ${session}`}
       </span>
+      {met && <Via met={met} chat />}
     </p>
   );
 }

@@ -1,6 +1,7 @@
 /** What happens underneath: the journal as the server keeps it, events and frames as they pass. */
 
 import { useEffect, useId, useState, type KeyboardEvent } from "react";
+import { DeliveriesPanel } from "./deliveries-panel";
 import { ExtensionsPanel } from "./extensions-panel";
 import { Icon } from "./icons";
 import { FamilyPanel } from "./family-panel";
@@ -16,7 +17,7 @@ import { ServersPanel } from "./servers-panel";
 import { SkillsPanel } from "./skills-panel";
 import { useTap, type Frame, type Tap } from "./tap";
 
-export const TABS = ["turns", "calls", "files", "family", "memory", "skills", "extensions", "servers", "chunks", "events", "frames", "state"] as const;
+export const TABS = ["turns", "calls", "files", "family", "memory", "skills", "extensions", "servers", "deliveries", "chunks", "events", "frames", "state"] as const;
 export type Tab = (typeof TABS)[number];
 
 type Props = {
@@ -95,6 +96,7 @@ export function Inspector({ tap, feed, state, servers, tab, place, onTab, onGo, 
         {tab === "skills" && <SkillsPanel feed={feed} />}
         {tab === "extensions" && <ExtensionsPanel feed={feed} />}
         {tab === "servers" && <ServersPanel feed={feed} told={servers} />}
+        {tab === "deliveries" && <DeliveriesPanel feed={feed} />}
         {tab === "chunks" && <ChunksPanel feed={feed} tap={tap} picked={turn} onPick={setTurn} />}
         {tab === "events" && <EventsPanel feed={feed} />}
         {tab === "frames" && <FramesPanel frames={tap.frames} onClear={() => tap.clear()} />}
@@ -168,7 +170,7 @@ function EventsPanel({ feed }: { feed: JournalFeed }) {
   );
 }
 
-const HINTS = ["status", "toolName", "stepNumber", "durationMs", "finishReason", "stage", "error", "method", "reason"];
+const HINTS = ["status", "toolName", "stepNumber", "durationMs", "finishReason", "stage", "error", "method", "reason", "state"];
 
 function hintOf({ payload }: Happening): string {
   const keys = HINTS.filter((key) => key in payload && !(key === "stepNumber" && "toolName" in payload));

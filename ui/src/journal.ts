@@ -6,6 +6,7 @@ import { ask, type Told } from "./asking";
 import type { Extensions, Source } from "./extensions";
 import { FilesFeed } from "./files";
 import { MemoryFeed } from "./memory";
+import type { DeliveryRow, Met } from "./messengers";
 import type { Hop } from "./places";
 import type { Known } from "./servers";
 import type { Instructions, Languages, SkillFile, Skills } from "./skills";
@@ -78,6 +79,9 @@ export type Journal = {
   forks: Record<string, Fork>;
   endings: Ending[];
   runs: RunRow[];
+  /** The chat that the conversation is in, if it came by a messenger. */
+  messenger: Met | null;
+  deliveries: DeliveryRow[];
   /** The server's clock. */
   now: number;
 };

@@ -9,6 +9,7 @@ import "./family.css";
 import "./files.css";
 import "./code.css";
 import "./skills.css";
+import "./messengers.css";
 
 const root = document.getElementById("root");
 if (root) createRoot(root).render(<App />);

@@ -2,6 +2,7 @@
 
 import { useCallback, useEffect, useRef, useState } from "react";
 import { ask } from "./asking";
+import type { Met } from "./messengers";
 
 /** `stand_in`: the demo model answers, and why. `chats`: false for one without a conversation. */
 export type AgentInfo = { class: string; kebab: string; chats?: boolean; about?: string; examples?: string[]; stand_in?: string };
@@ -15,8 +16,9 @@ export type ChildInfo = {
   title: string;
   preview: string | null;
   status: string | null;
+  messenger?: Met | null;
 };
-export type Conversation = { name: string; title: string; at: number; children?: ChildInfo[] };
+export type Conversation = { name: string; title: string; at: number; messenger?: Met | null; children?: ChildInfo[] };
 /** A conversation, or with `sub` that of a child in it: each below the one before. */
 export type Place = { agent: string; name: string; sub?: Hop[] };
 

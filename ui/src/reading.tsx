@@ -5,6 +5,9 @@ import { AttachButton, AttachedList, type Attachments } from "./attachments";
 import { Icon } from "./icons";
 import { useMemory, type MemoryFeed } from "./memory";
 
+/** Whether somebody is writing somewhere: a conversation that opens meanwhile takes no keys away from them. */
+const isWriting = (): boolean => document.activeElement?.matches("input, textarea, select, [contenteditable]") ?? false;
+
 /** Scrolls along with the answer as long as the reader is at its end. */
 type TranscriptProps = { count: number; growth: unknown; memory: MemoryFeed; children: ReactNode };
 
@@ -45,7 +48,7 @@ export function Transcript({ count, growth, memory, children }: TranscriptProps)
       jumping.current = false;
       follows.current = false;
       found.scrollIntoView({ block: "center" });
-      found.focus({ preventScroll: true });
+      if (!isWriting()) found.focus({ preventScroll: true });
       found.animate([{ boxShadow: "0 0 0 6px var(--mark)" }, { boxShadow: "0 0 0 6px transparent" }], 2500);
     });
     reached();
@@ -88,7 +91,8 @@ export function Composer({ busy, stopping, attachments, onSend, onStop }: Compos
   const [text, setText] = useState("");
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
-    if (matchMedia("(hover: hover)").matches) field.current?.focus(); // on a phone the keyboard would cover the page
+    // On a phone the keyboard would cover the page.
+    if (matchMedia("(hover: hover)").matches && !isWriting()) field.current?.focus();
   }, []);
   useLayoutEffect(() => {
     const area = field.current;

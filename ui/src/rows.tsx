@@ -24,6 +24,7 @@ const TONES: Record<string, string> = {
   failing: "wait",
   unknown: "wait",
   asked: "wait",
+  sending: "wait",
 };
 
 /** A state of the journal, in its own word. */

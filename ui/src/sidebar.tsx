@@ -4,6 +4,7 @@ import { useState } from "react";
 import { Confirm } from "./confirm";
 import { Icon } from "./icons";
 import type { MemoryFeed } from "./memory";
+import { Via } from "./messengers";
 import { aboutOf, isSame, latest, newName, type AgentInfo, type ChildInfo, type Conversation, type Place } from "./places";
 import { State } from "./rows";
 import { Search, type Elsewhere } from "./search";
@@ -101,6 +102,7 @@ export function Sidebar(props: SidebarProps) {
                       title={one.name}
                       onClick={() => onGo({ agent, name: one.name })}
                     >
+                      {one.messenger && <Via met={one.messenger} />}
                       {title}
                     </button>
                     <span className="row-tools">
@@ -145,9 +147,10 @@ type ChildrenProps = { list: ChildInfo[]; of: string; within: boolean; place: Pl
 /** The children of a conversation, folded unless one of them is open. */
 function Children({ list, of, within, place, onGo }: ChildrenProps) {
   const shows = within && Boolean(place.sub?.length);
+  const what = list.every((child) => child.messenger) ? "chat" : "agent";
   return (
     <details className="children" open={shows || undefined} key={String(shows)}>
-      <summary aria-label={`Children of ${of}`}>{list.length === 1 ? "1 agent" : `${list.length} agents`} below</summary>
+      <summary aria-label={`Children of ${of}`}>{list.length === 1 ? `1 ${what}` : `${list.length} ${what}s`} below</summary>
       <ul>
         {list.map((child) => {
           const open = shows && isSame(child.path, place.sub ?? []);
@@ -161,11 +164,12 @@ function Children({ list, of, within, place, onGo }: ChildrenProps) {
                 title={`${child.class} ${child.name}`}
                 onClick={() => onGo({ agent: place.agent, name: place.name, sub: child.path })}
               >
-                <Icon name="agent" size={14} />
+                {!child.messenger && <Icon name="agent" size={14} />}
                 <span className="who">
                   {child.title}
                   {about && <span className="quiet"> {about}</span>}
                 </span>
+                {child.messenger && <Via met={child.messenger} />}
               </button>
               {child.status && child.status !== "completed" && <State state={child.status} />}
             </li>

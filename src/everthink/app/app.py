@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import importlib
 import inspect
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from ..agent import Agent
 from ..children.declared import with_children
 from ..children.paths import SUB, build_path
 from ..clock import Clock, SystemClock
-from ..errors import AgentElsewhere, AgentError, StoreClosed
+from ..errors import AgentElsewhere, AgentError, InvalidSettings, StoreClosed
 from ..identity import kept
 from ..limits import Limits
 from ..observe.bus import EventBus
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
     from .watchdog import Watchdog
 
 __all__ = ["App"]
+
+log = logging.getLogger("everthink.messengers")
 
 T = TypeVar("T", bound=Agent)
 
@@ -356,16 +359,33 @@ class App:
     async def _open_to_serve(self) -> Directory:
         """Open the database; ask platforms for what is new, where messengers are to."""
         directory = await self.open()
-        if self._messengers is not None and not self._polls:
+        if not self._polls:
             self._polls = True
-            begin(self._poll(directory, self._messengers), "asking messengers", tell=self._tell)
+            for address in self._messenger_homes():
+                begin(self._poll(directory, address), "asking messengers", tell=self._tell)
         return directory
+
+    def _messenger_homes(self) -> list[Address]:
+        """The agents that are there for their messengers alone: the one of `/messengers/…`, and `"default"`
+        of every other class that has some."""
+        root = self._messengers
+        others = (
+            Address(name, "default")
+            for name, cls in self._classes.items()
+            if declares_messengers(cls) and (root is None or root.cls_name != name)
+        )
+        return [*others] if root is None else [root, *others]
 
     async def _poll(self, directory: Directory, address: Address) -> None:
         try:
             actor = await directory.reach(address)
         except (AgentElsewhere, StoreClosed):
             return  # the process that has it asks; or nobody, as this one ends
+        except InvalidSettings as error:
+            log.error(
+                "%s has no messengers until this is mended, and whoever writes waits: %s", address, error
+            )
+            return
         if actor.messaging is not None:
             actor.messaging.poll(always=self.polls_messengers)
 
@@ -378,7 +398,7 @@ class App:
             return None
         from ..webhooks import Webhooks  # Starlette: see `gate`
 
-        return Webhooks(self.open, self.limits, lambda: self._messengers).answer
+        return Webhooks(self.open, self.limits, lambda: self._messengers, self._messenger_homes).answer
 
     def _mcp_routes(self, gate: Any) -> Any:
         """The rows of the gate for MCP clients."""

@@ -19,8 +19,8 @@ from ..access.origins import Hosts
 from ..address import Address, canonical, check_name
 from ..errors import InvalidSettings
 from ..kinds import (
+    DICT_OF_TEXTS,
     FUNCTION,
-    HEADERS,
     NUMBER,
     SECONDS,
     YES_NO,
@@ -76,7 +76,7 @@ OPTIONS = {
         'text, a path without its host, such as "agents" or "api/agents"',
         lambda value: isinstance(value, str) and re.fullmatch(r"[\w.~/-]*", value) is not None,
     ),
-    "cors": YES_NO | HEADERS,
+    "cors": YES_NO | DICT_OF_TEXTS,
     "authenticate": optional(FUNCTION),
     "authorize": optional(FUNCTION),
     "on_before_connect": optional(FUNCTION),

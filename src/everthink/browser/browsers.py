@@ -18,6 +18,7 @@ from typing import Any
 from ..errors import ToolError
 from ..guard.finding import Resolve, look_up
 from ..guard.rules import Rules
+from ..kinds import SECONDS, at_least, check_options
 from .cdp import TIMEOUT, BrowserGone, Connection
 from .channels import connect
 from .chromium import MOST_MEMORY, launched
@@ -29,6 +30,7 @@ log = logging.getLogger("everthink.browser")
 
 IDLE_AFTER = 600.0
 MOST_PAGES = 20
+_OPTIONS = {"idle_after": SECONDS, "most_pages": at_least(1), "most_memory": at_least(1)}
 
 
 Key = tuple[str, *tuple[Hashable, ...]]
@@ -61,6 +63,9 @@ class Browsers:
     def __init__(
         self, *, idle_after: float = IDLE_AFTER, most_pages: int = MOST_PAGES, most_memory: int = MOST_MEMORY
     ) -> None:
+        check_options(
+            "Browsers", _OPTIONS, idle_after=idle_after, most_pages=most_pages, most_memory=most_memory
+        )
         self._idle_after, self._most, self._memory = idle_after, most_pages, most_memory
         self._running: dict[Where, _Running] = {}
         self._starting: dict[Where, asyncio.Lock] = {}

@@ -175,7 +175,7 @@ async def in_time(answer: asyncio.Future[dict[str, Any]], method: str, timeout: 
     except TimeoutError:
         raise NoAnswer(
             f"The browser did not answer {method} within {timeout:g} seconds.",
-            next_step="The page may be busy: look at it again, or open it again.",
+            next_step="It may be busy: try again in a moment.",
         ) from None
 
 

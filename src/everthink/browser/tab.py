@@ -15,7 +15,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ..errors import BlockedAddress, ToolError
+from ..errors import AgentError, BlockedAddress, ToolError
 from ..guard.addresses import place_of, plain_host, read_place
 from ..guard.finding import Resolve
 from ..guard.proxy import FilterProxy, Refused
@@ -63,8 +63,12 @@ class Tab:
         self._loaded, self._moved = asyncio.Event(), asyncio.Event()
         self._why_gone = ""
         self._asked: set[asyncio.Future[dict[str, Any]]] = set()
+        self._has_failed = False
+        """True while the browser shows a page of its own in the place of one that it did not get."""
         self._notes: dict[str, list[Any]] = {}
         self._refusals = 0
+        self._told: frozenset[str] = frozenset()
+        """What the last error has said was refused: the browser may tell of it, or try it, once more."""
 
     # --- its life
 
@@ -140,10 +144,15 @@ class Tab:
         answer.add_done_callback(self._asked.discard)
         try:
             return await in_time(answer, method, timeout or self._timeout)
-        except NoAnswer:
-            if method != "Page.navigate":
-                self.lost("it did not answer any more")
-            raise
+        except NoAnswer as error:
+            if method == "Page.navigate":
+                raise
+            self.lost("it did not answer any more")
+            raise NoAnswer(
+                error.what,
+                kept="The page may be busy. It was closed, and what was typed into it is lost.",
+                next_step="Open it again with browser_open, or another one.",
+            ) from None
         except CommandFailed:
             if self._why_gone:
                 raise self._lost() from None
@@ -216,6 +225,14 @@ class Tab:
     async def open(self, url: str) -> None:
         """Open an address and wait until it has loaded."""
         self.rules.check_url(url)
+        self._forget_notes()  # they are of the page before
+        try:
+            await self._go(url)
+        except AgentError:
+            self._forget_told(_shown(url))
+            raise
+
+    async def _go(self, url: str) -> None:
         refusals = self.proxy.refusals if self.proxy is not None else 0
         self._loaded.clear()
         try:
@@ -244,8 +261,7 @@ class Tab:
                 next_step="Look at the spelling, try again later, or open another address.",
             )
         await self._wait(self._loaded, LOADING)
-        state = cast("dict[str, Any]", await self.ask(scripts.STATE) or {})
-        if state.get("status") in _OURS:
+        if (await self._state()).get("status") in _OURS:
             self._raise_refused(refusals)
 
     def _stop_loading(self) -> None:
@@ -263,6 +279,30 @@ class Tab:
                     next_step="Look at the spelling, try again later, or open another address.",
                 )
             raise BlockedAddress(refused.why.removeprefix("Blocked URL: ").rstrip("."), next_step=_OTHER)
+
+    def _is_refusal(self, status: Any) -> bool:
+        """Whether the page is what our proxy says in the place of one."""
+        if self.proxy is None or not (self._has_failed or status in _OURS):
+            return False
+        return any(_place(refused) == self._place() for refused in self.proxy.refused)
+
+    async def _led(self, since: int) -> None:
+        """Raise when what was done led to a page that is not opened."""
+        status = (await self._state()).get("status")
+        if not self._is_refusal(status):
+            return
+        try:
+            self._raise_refused(since)
+        except (BlockedAddress, ToolError) as error:
+            self._forget_told()
+            raise ToolError(
+                f"It led to a page that is not opened. {error.what}",
+                kept="It was done, and the page before it is not open any more.",
+                next_step="Open that one again, or another: browser_open.",
+            ) from error
+
+    async def _state(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", await self.ask(scripts.STATE) or {})
 
     async def set_content(self, html: str) -> None:
         """Show a text as a page."""
@@ -294,21 +334,33 @@ class Tab:
 
     async def about(self) -> dict[str, Any]:
         """Where the page is, what it is called, and what happened meanwhile."""
-        state = cast("dict[str, Any]", await self.ask(scripts.STATE) or {})
+        state = await self._state()
         shown: dict[str, Any] = {"url": _shown(self.url), "title": plain(str(state.get("title") or ""))}
-        if state.get("status"):
+        if state.get("status") and not self._is_refusal(state["status"]):
             shown["status"] = state["status"]
         if not self._loaded.is_set():
             shown["stillLoading"] = True
         shown |= self._notes
+        if places := [place for place in self._not_opened() if place not in self._told]:
+            shown["notOpened"] = places[:MOST_NOTES]
+        self._forget_notes()
+        return shown
+
+    def _not_opened(self) -> list[str]:
+        """The places that were refused and are news."""
+        refused = [] if self.proxy is None else self.proxy.refused_since(self._refusals)
+        return list(dict.fromkeys(f"{plain(one.host)[:100]}:{one.port}" for one in refused if one.is_blocked))
+
+    def _forget_told(self, *urls: str) -> None:
+        """An error has said what was refused until now."""
+        self._told = frozenset((*urls, *self._notes.get("downloadsRefused", ()), *self._not_opened()))
+        self._forget_notes()
+
+    def _forget_notes(self) -> None:
+        """What happened until now has been said, or is nobody's news any more."""
         self._notes = {}
         if self.proxy is not None:
-            refused = [one for one in self.proxy.refused_since(self._refusals) if one.is_blocked]
             self._refusals = self.proxy.refusals
-            if refused:
-                places = dict.fromkeys(f"{plain(one.host)[:100]}:{one.port}" for one in refused)
-                shown["notOpened"] = list(places)[:MOST_NOTES]
-        return shown
 
     async def snapshot(self, most: int) -> Snapshot:
         """What the page shows."""
@@ -362,10 +414,12 @@ class Tab:
                 next_step="Close what covers it first: take a new snapshot, or a screenshot.",
             )
         self._moved.clear()
+        since = self.proxy.refusals if self.proxy is not None else 0
         for kind, buttons in (("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)):
             point = {"x": x, "y": y, "button": "left" if kind != "mouseMoved" else "none", "buttons": buttons}
             await self.send("Input.dispatchMouseEvent", {"type": kind, "clickCount": 1, **point})
         await self.settle()
+        await self._led(since)
 
     async def type(self, ref: str, text: str, *, is_sent: bool) -> None:
         """Put a text into an element in place of what is there; `is_sent` presses Enter after it."""
@@ -380,6 +434,7 @@ class Tab:
                 next_step="Click it instead.",
             )
         self._moved.clear()
+        since = self.proxy.refusals if self.proxy is not None else 0
         if kind == "ready":
             if text:
                 await self.send("Input.insertText", {"text": text})
@@ -388,6 +443,7 @@ class Tab:
         if is_sent:
             await self._key("Enter", 13, text="\r")
         await self.settle()
+        await self._led(since)
 
     async def _key(self, key: str, code: int, **more: str) -> None:
         pressed = {"key": key, "code": key, "windowsVirtualKeyCode": code}
@@ -453,6 +509,7 @@ class Tab:
         if frame.get("parentId"):
             return
         self.url = str(frame.get("unreachableUrl") or frame.get("url"))
+        self._has_failed = bool(frame.get("unreachableUrl"))
         self._world = 0
         self.refs.clear()
         self._moved.set()
@@ -462,7 +519,8 @@ class Tab:
 
     def downloads(self, url: str) -> None:
         """The page wanted to save something."""
-        self._note("downloadsRefused", _shown(url))
+        if _shown(url) not in self._told:
+            self._note("downloadsRefused", _shown(url))
 
     def _note(self, kind: str, words: str) -> None:
         notes = self._notes.setdefault(kind, [])

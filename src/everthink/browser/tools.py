@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from ..codemode.tool import CodeLanguage, create_execute_tool, is_installed
@@ -20,6 +20,18 @@ from ..file_tools.reading import shown
 from ..guard.addresses import named_places
 from ..guard.finding import Resolve, look_up
 from ..guard.rules import Rules
+from ..kinds import (
+    FUNCTION,
+    SOME_TEXT,
+    TEXT,
+    YES_NO,
+    Kind,
+    above,
+    at_least,
+    check_options,
+    optional,
+    words,
+)
 from ..tools.context import ToolContext
 from ..tools.tool import OnInterrupt, Origin, Tool
 from .bounds import MOST
@@ -83,9 +95,22 @@ def create_browser_tools(
             kept="No tool was made.",
             next_step='Run: pip install "everthink[browser]"',
         )
-    _check(executable, cdp_url, session, timeout, most_characters)
-    if language not in ("python", "javascript"):
-        raise _wrong(f"language={language!r}.", 'Choose "python" or "javascript".')
+    check_options(
+        "create_browser_tools",
+        _OPTIONS,
+        executable=executable,
+        cdp_url=cdp_url,
+        quick_actions=quick_actions,
+        content=content,
+        execute=execute,
+        language=language,
+        session=session,
+        timeout=timeout,
+        most_characters=most_characters,
+        browsers=browsers,
+        resolve=resolve,
+    )
+    _check(executable, cdp_url)
     has_engine = is_installed(language)
     if execute and not has_engine:
         raise MissingExtra(
@@ -112,9 +137,22 @@ def create_browser_tools(
     return {tool.name: tool for tool in tools}
 
 
-def _check(
-    executable: str | None, cdp_url: str | None, session: str, timeout: float, most_characters: int
-) -> None:
+_OPTIONS = {
+    "executable": optional(SOME_TEXT),
+    "cdp_url": optional(TEXT),
+    "quick_actions": optional(YES_NO),
+    "content": YES_NO,
+    "execute": optional(YES_NO),
+    "language": words(*get_args(CodeLanguage)),
+    "session": words("agent", "turn"),
+    "timeout": above(0),
+    "most_characters": at_least(0),
+    "browsers": optional(Kind("a Browsers()", lambda value: isinstance(value, Browsers))),
+    "resolve": FUNCTION,
+}
+
+
+def _check(executable: str | None, cdp_url: str | None) -> None:
     if executable is not None and cdp_url is not None:
         raise _wrong("executable and cdp_url name two browsers.", "Leave one of them out.")
     if executable is not None and shutil.which(executable) is None:
@@ -123,16 +161,6 @@ def _check(
         urlsplit(cdp_url).scheme not in ("ws", "wss", "http", "https") or not urlsplit(cdp_url).hostname
     ):
         raise _wrong("cdp_url is no address of a browser.", 'Write "ws://host:9222/…" or "http://host:9222".')
-    if session not in ("agent", "turn"):
-        raise _wrong(f"session={session!r}.", 'Choose "agent" or "turn".')
-    if not _is_number(timeout) or timeout <= 0:
-        raise _wrong(f"timeout={timeout!r}.", "Give seconds above 0.")
-    if not _is_number(most_characters) or most_characters < 0:
-        raise _wrong(f"most_characters={most_characters!r}.", "Give a number, or 0 for no bound.")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _wrong(what: str, next_step: str) -> InvalidSettings:

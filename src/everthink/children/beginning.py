@@ -219,6 +219,7 @@ class Beginning:
         if asked.output is not None:
             began.append(child.save_value(TOOL_OUTPUT, msgspec.to_builtins(asked.output.schema)))
             child.expect(asked.output.schema)
+        began += await child.accompany(parent, row)
         run = AcceptedRun(lambda _: began, identity_within(parent))
         accepted = await child.submissions.accept(message, submission_id=row.run_id, run=run)
         if not accepted.accepted:  # the child has had such a turn: only the run is new

@@ -22,6 +22,7 @@ from ..messages import Part
 from ..models.port import OutputSchema
 from ..observe.events import EventBody
 from ..store.port import AgentStore, Statement
+from .queries import RunRow
 
 __all__ = ["Child", "Kin", "Parts"]
 
@@ -37,6 +38,9 @@ class Child:
     submissions: Submissions
     answers: Answers
     save_value: Callable[[str, Any], Statement]
+    accompany: Callable[[str, RunRow], Awaitable[list[Statement]]]
+    """What is written with a run of it that begins, given the id of its parent: where people are asked what
+    it asks, if they talk with its parent in a messenger."""
     expect: Callable[[OutputSchema], None]
     """Say in memory what its answer is to be, as is stored."""
     expected: Callable[[], OutputSchema | None]
@@ -77,6 +81,8 @@ class Kin:
     child: Callable[[Address], Awaitable[Child]]
     """The same for one that chats."""
     exists: Callable[[Address], Awaitable[bool]]
+    found: Callable[[str], Awaitable[Address | None]]
+    """The address of an agent, by the id of its rows."""
     evict: Callable[[Address], Awaitable[None]]
     erase: Callable[[Address], Awaitable[int]]
 

@@ -8,7 +8,7 @@ written in one commit, the child's; so its statement names the parent. A milesto
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from ..masking import mask
 from ..messages import decode_json, encode_json
@@ -137,6 +137,13 @@ class RunRow(NamedTuple):
     def of(cls, row: Row) -> RunRow:
         """A row as the store gives it."""
         return cls(*row)
+
+    @property
+    def title(self) -> str:
+        """What people call who is asked: the name that was given for the run, else that of the class."""
+        display: Any = self.shown
+        named: Any = cast("dict[str, Any]", display).get("name") if isinstance(display, dict) else None
+        return named if isinstance(named, str) and named else self.cls
 
     @property
     def shown(self) -> Any:

@@ -10,9 +10,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
+
+if TYPE_CHECKING:
+    from ..extensions.values import InstalledExtension
 
 __all__ = ["command"]
 
@@ -25,6 +28,8 @@ EXTRAS = {
     "otel": "opentelemetry.trace",
     "objects": "obstore",
     "mcp": "mcp",
+    "messengers": "httpx2",
+    "discord": "cryptography",
     "sandbox": "bashkit",
     "browser": "html_to_markdown",
 }
@@ -51,7 +56,8 @@ MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "bo
     short_help="See what is installed, configured and missing.",
     help="""See what is installed, configured and missing, and how to mend it.
 
-    With TARGET (module:app, or a file with one app) the MCP servers of the app are asked whether they answer.
+    With TARGET (module:app, or a file with one app) the MCP servers of the app are asked whether they answer,
+    and the platforms of its messengers whether they know the token; --offline asks nobody.
 
     Keys are named, never shown. Exit code 1 when something keeps everthink from working here, or a server of
     TARGET does not answer; a missing extra or key is only noted.
@@ -60,6 +66,7 @@ MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "bo
     Examples:
       everthink doctor
       everthink doctor shop.main:app
+      everthink doctor shop.main:app --offline
       everthink doctor --store sqlite:////var/lib/agents.db --json""",
 )
 @click.argument("target", required=False)
@@ -73,8 +80,9 @@ MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "bo
 @click.option(
     "--port", default=8787, show_default=True, type=click.IntRange(1, 65535), help="The port to look at."
 )
+@click.option("--offline", is_flag=True, help="Ask no MCP server, and no platform of a messenger.")
 @click.option("--json", "as_json", is_flag=True, help="For scripts.")
-def command(target: str | None, store: str, port: int, as_json: bool) -> None:
+def command(target: str | None, store: str, port: int, offline: bool, as_json: bool) -> None:
     """Look at everything."""
     from rich.text import Text
 
@@ -84,7 +92,8 @@ def command(target: str | None, store: str, port: int, as_json: bool) -> None:
 
     checks = [_python(), _sqlite(), *_extras(), *_here(), *_keys()]
     checks += [_store(store), *_agents(), *_packages(target), _port(port)]
-    checks += [*_sealing(store), *(_servers(target) if target is not None else ())]
+    checks += [*_messengers(target, offline=offline), *_sealing(store)]
+    checks += [*(_servers(target, offline=offline) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
     if as_json:
         print_json({"ok": not problems, "checks": masked([asdict(check) for check in checks])})
@@ -268,40 +277,53 @@ def _named(cls: type[Any]) -> str:
 def _packages(target: str | None) -> Iterator[Check]:
     """The extensions that are installed, and those that agents name. Of the others nothing is run."""
     from ..errors import AgentError
-    from ..extensions.packages import found, packages
+    from ..extensions.packages import check, packages
 
     there = packages()
     if there:
         listed = (f"{one.name} {one.version} ({one.distribution})" for one in there)
         yield Check("extensions", "ok", f"installed: {', '.join(listed)}")
-    for name in _named_extensions(target):
+    told: set[str] = set()
+    for named in _named_extensions(target):
         try:
-            found(name)
+            check(named)
         except AgentError as error:
-            yield Check("extensions", "problem", error.what, error.next_step)
+            if error.what not in told:
+                told.add(error.what)
+                yield Check("extensions", "problem", error.what, error.next_step)
 
 
-def _named_extensions(target: str | None) -> list[str]:
-    """Those that the classes of agents name, in ./agents or in an app."""
+def _messengers(target: str | None, *, offline: bool) -> Iterator[Check]:
+    """What keeps messengers from starting; with a target also whether platforms know their tokens."""
+    import asyncio
+
+    from ..serving.missing_messengers import what_is_missing
+
+    asks = target is not None and not offline
+    for found in asyncio.run(what_is_missing(_classes(target), asks=asks)):
+        yield Check(found.name, found.state, found.text, found.mend)
+
+
+def _classes(target: str | None) -> list[type[Any]]:
+    """The classes of agents in ./agents, or in an app."""
     from ..app.discovery import find_agents
     from ..errors import AgentError
-    from ..extensions.values import InstalledExtension
     from ..serving.target import load
 
     try:
         if target is not None:
-            classes = [cls for _, app in load(target).mounts for cls in app.classes]
-        else:
-            classes = [one.cls for one in find_agents("agents")] if Path("agents").is_dir() else []
+            return [cls for _, app in load(target).mounts for cls in app.classes]
+        return [one.cls for one in find_agents("agents")] if Path("agents").is_dir() else []
     except AgentError:
         return []  # said by _agents, or by _servers
-    named = (
-        one
-        for cls in classes
-        for one in getattr(cls, "extensions", ())
-        if isinstance(one, InstalledExtension)
-    )
-    return list(dict.fromkeys(one.name for one in named if one.kind is None))
+
+
+def _named_extensions(target: str | None) -> list[InstalledExtension]:
+    """Those that they name, with their options."""
+    from ..extensions.values import as_installed, listed
+
+    named = (as_installed(one) for cls in _classes(target) for one in listed(getattr(cls, "extensions", ())))
+    return [one for one in named if one is not None]
 
 
 def _port(port: int) -> Check:
@@ -365,7 +387,7 @@ def _kept(store: str) -> list[str]:
         return []  # said by _store; or written by a release that had none
 
 
-def _servers(target: str) -> Iterator[Check]:
+def _servers(target: str, *, offline: bool) -> Iterator[Check]:
     """Whether the MCP servers of an app answer."""
     import asyncio
 
@@ -378,7 +400,7 @@ def _servers(target: str) -> Iterator[Check]:
         yield Check("app", "problem", error.what, error.next_step)
         return
     for app in apps:
-        if app.mcp_servers:
+        if app.mcp_servers and not offline:
             yield from asyncio.run(_asked(app))
 
 

@@ -26,6 +26,8 @@ STATUS_STYLES = {
     "interrupted": "yellow",
     "failing": "yellow",
     "running": "cyan",
+    "sending": "yellow",
+    "sent": "cyan",
     "started": "cyan",
 }
 
@@ -33,7 +35,8 @@ STATUS_STYLES = {
 @click.command(
     "inspect",
     short_help="Look into a database: agents, turns, calls.",
-    help="""Look into a database: its agents, their latest turns, tool calls and runs of children.
+    help="""Look into a database: its agents, their latest turns, tool calls, runs of children and messages
+    to platforms.
 
     Children stand below their parent, the latest first. Reads only, and works while a server runs on the
     same database.
@@ -52,7 +55,7 @@ STATUS_STYLES = {
     default=20,
     show_default=True,
     type=click.IntRange(1),
-    help="How many turns, calls and runs, and children of one parent.",
+    help="How many turns, calls, runs and messages, and children of one parent.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For scripts; times are milliseconds since 1970.")
 def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
@@ -68,6 +71,7 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
             "turns": read.turns(journal, agent, limit=limit),
             "calls": read.calls(journal, agent, limit=limit),
             "runs": read.runs(journal, agent, limit=limit),
+            "deliveries": read.deliveries(journal, agent, limit=limit),
             "set_aside": read.set_aside(journal, agent),
         }
         if agent and not found["agents"]:
@@ -141,6 +145,24 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
                 r["error"] or "",
             ]
             for r in found["runs"]
+        ],
+    )
+    _table(
+        "Latest messages to platforms",
+        ["agent", "to", "what", "state", "planned", "tried", "next", "id there", "error"],
+        [
+            [
+                read.who(r),
+                f"{r['messenger']} {r['chat']}",
+                f"{r['kind']} {r['part']}" if r["kind"] == "more" else r["kind"],
+                r["state"],
+                _when(r["created_at"]),
+                r["attempts"] or "",
+                _when(r["next_at"]),
+                r["ref"] or "",
+                r["error"] or "",
+            ]
+            for r in found["deliveries"]
         ],
     )
 

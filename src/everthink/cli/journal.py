@@ -21,6 +21,9 @@ from ..address import Address, canonical, from_address
 from ..children import queries as children
 from ..children.paths import SUB
 from ..cluster import queries as cluster
+from ..deliveries import queries as messages
+from ..deliveries.queries import DeliveryRow
+from ..deliveries.showing import view
 from ..errors import AgentError, StoreLocked, StoreUnavailable, StoreUnreadable
 from ..journal import facts
 from ..masking import mask
@@ -42,6 +45,7 @@ __all__ = [
     "address",
     "agents",
     "calls",
+    "deliveries",
     "lines",
     "named",
     "open_journal",
@@ -152,6 +156,20 @@ def runs(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[
     for row in found:
         del row["child"]  # an id; who it is say class and run
     return found
+
+
+def deliveries(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
+    """The latest messages to platforms, each with the agent whose words it shows."""
+    try:
+        found = _latest(journal, only, messages.among, "created_at", limit)
+    except StoreUnreadable:
+        return []  # written by a release that knew no messengers
+    told: list[Row] = []
+    for row in found:
+        names = {name: row.pop(name) for name in ("class", "name", "parents")}
+        if (shown := view(DeliveryRow(**row))) is not None:
+            told.append({**names, **shown})
+    return told
 
 
 def set_aside(journal: Journal, only: str | None = None) -> list[Row]:

@@ -14,13 +14,13 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from ..address import from_address
 from ..errors import AgentError, AnsweredBefore, NotConnected
 from ..json_values import check_json, check_payload
 from ..messages import Message, MessageInput, Part, as_messages
-from ..settings import check_call
+from ..settings import check_call, shown
 from ..tools.question import Action, as_shown, read_answer
 from ..wire import frames as wire
 from .address import is_of_child, socket_address
@@ -210,6 +210,11 @@ class Conversation:
         call may ask next. It goes on when all its open calls are answered: only then there is something to
         wait for. Raises `AnsweredBefore` when somebody else has answered first, and otherwise.
         """
+        if not isinstance(cast("object", approved), bool):
+            raise AgentError(
+                f"approve: `approved` is True or False, not {shown(approved)}.",
+                kept="The question is still open.",
+            )
         frame = wire.ApprovalAnswered(call_id, approved, auto_continue=True)
         return await self._settle(
             call_id,

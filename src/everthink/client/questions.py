@@ -31,6 +31,8 @@ class ToolQuestion:
     """What is to be filled in, by name: a `message`, and a `schema`, or a `url` to go to, or neither."""
     seconds: float | None = None
     """So long it waits, when its call runs meanwhile. `None`: however long it takes."""
+    asked: str = ""
+    """The id of this question, for `approve(…, asked=…)` and `reply(…, asked=…)`: a call may ask again."""
 
 
 class _Described(msgspec.Struct):
@@ -46,7 +48,8 @@ def question_in(part: Part) -> ToolQuestion | None:
     told = _described(part)
     if told is None:
         return None
-    return ToolQuestion(part["toolCallId"], tool_name(part), told.asks, told.forms, told.seconds)
+    asked = str(_approval(part).get("id") or "")
+    return ToolQuestion(part["toolCallId"], tool_name(part), told.asks, told.forms, told.seconds, asked)
 
 
 def answers_in(part: Part) -> list[tuple[Form, Given]]:

@@ -17,18 +17,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..clock import Clock
-from ..errors import ToolInputError
-from ..journal.tool_errors import MAY_HAVE_RUN, words_of
+from ..errors import ToolError, ToolInputError, ToolOutputError
+from ..journal.tool_errors import MAY_HAVE_RUN, UNTOLD_TOOL, words_of
 from ..sandbox.port import HostRefused, Pause, Stream
 from ..store.port import AgentStore, Statement
 from ..tools.ask import REPORT, RERUN
-from ..turn.inner import Inner
+from ..turn.inner import Blocked, Inner
+from ..weight import unhurried
 from . import queries
 from .decide import Ask, Begin, Diverged, FindOut, Replay, decide
 from .functions import Function
-from .queries import CallRow, CallState
+from .queries import CallRow, CallState, told_words, untold
 from .runs import CUT_OFF
-from .values import DEEPEST, MOST, is_deep, packed, text_of, unpacked, value_of
+from .values import MOST, misfit, packed, text_of, unpacked, value_of
 
 __all__ = ["Divergence", "Execution"]
 
@@ -76,6 +77,8 @@ class Execution:
         self._gates = {seq: asyncio.Event() for seq in self._order}
         self._caught_up = asyncio.Event()
         self._settled = max((row.settled or 0 for row in numbered), default=0)
+        # What is long is read and written in threads, and still in the order in which it came.
+        self._taking, self._giving = asyncio.Lock(), asyncio.Lock()
         self._open_next()
         # Not awaited one by one: what comes after is behind them in the same queue.
         self._writes: list[asyncio.Future[Any]] = []
@@ -93,18 +96,9 @@ class Execution:
         function = self.functions.get(name)
         if function is None:
             raise HostRefused(f"There is no {name}. There are: {', '.join(sorted(self.functions))}.")
-        if is_deep([args, kwargs]):
-            raise HostRefused(
-                f"The input of {name} is nested more than {DEEPEST} levels deep. Pass a flatter one."
-            )
-        given = packed(function.input(args, kwargs))
-        text = text_of(given)
-        if len(text) > MOST:
-            raise HostRefused(
-                f"The input of {name} has {len(text):,} characters, more than {MOST:,}."
-                " Write it to a file and pass the path."
-            )
-        seq, self._next = self._next, self._next + 1
+        async with self._taking:
+            given, text = await unhurried(_taken, function, args, kwargs)
+            seq, self._next = self._next, self._next + 1
         task = asyncio.ensure_future(self._answer(seq, function, given, text))
         self._live.add(task)
         task.add_done_callback(self._live.discard)
@@ -122,8 +116,7 @@ class Execution:
             except ToolInputError as error:
                 return await self._refuse(seq, function, text, str(error))
             except Exception as error:  # noqa: BLE001 - a broken predicate must not let the call through
-                _log.exception("needs_approval of %s failed", function.full_name)
-                return await self._refuse(seq, function, text, words_of(error))
+                return await self._refuse(seq, function, text, self._words(function, error, "needs_approval"))
             await self._unless_closing()
         match decide(row, seq, function.full_name, text, asks=asks):
             case Replay(row):
@@ -149,7 +142,7 @@ class Execution:
         await gate.wait()
         self._order.popleft()
         self._open_next()
-        return _as_answer(row)
+        return await self._answer_of(row)
 
     def _open_next(self) -> None:
         if self._order:
@@ -157,7 +150,20 @@ class Execution:
         else:
             self._caught_up.set()
 
-    async def _refuse(self, seq: int, function: Function, text: str, words: str) -> Any:
+    def _words(self, function: Function, error: Exception, by: str = "") -> Any:
+        """What is kept of an exception: the code, which people may see, reads the words of a `ToolError`."""
+        said_so = isinstance(error, ToolError)
+        _log.log(
+            logging.INFO if said_so and not isinstance(error, ToolOutputError) else logging.ERROR,
+            "%s%s %s",
+            f"{by} of " if by else "",
+            function.full_name,
+            "failed" if by else "raised, called by code",
+            exc_info=error,
+        )
+        return words_of(error) if said_so else untold(words_of(error))
+
+    async def _refuse(self, seq: int, function: Function, text: str, words: Any) -> Any:
         """A call that does not begin: it is logged, since a later run may find it to fit."""
         row = CallRow(seq, function.full_name, text, "failed", began_at=self._clock.now_ms())
         return await self._settle(row, "failed", words, has_row=False)
@@ -210,7 +216,7 @@ class Execution:
             output: Any, statements: Sequence[Statement], stored: Callable[[], object] | None
         ) -> None:
             nonlocal concluded
-            state, outcome = _outcome("done", output)
+            state, outcome = await unhurried(_outcome, "done", output)
             now = self._clock.now_ms()
             ended = queries.settled(self.id, row.seq, state=state, settled=None, outcome=outcome, now=now)
             await self._store.apply([*statements, ended])
@@ -221,11 +227,15 @@ class Execution:
         try:
             call_id = self._call_id(row.seq)
             output = await self._inner.run(function.tool, call_id, given, begin=begin, conclude=conclude)
-            settled = self._settled_row(row, "done", output)
+            settled = await self._settled_row(row, "done", output)
+        except Blocked as blocked:
+            settled = await self._settled_row(row, "denied", str(blocked))
         except Exception as error:  # noqa: BLE001 - whatever a tool raises, the code is told
             if concluded is not None:
                 _log.exception("%s raised after its result was stored", function.full_name)
-            settled = self._settled_row(row, "failed", words_of(error))
+                settled = concluded
+            else:
+                settled = await self._settled_row(row, "failed", self._words(function, error))
         finally:
             if not over.done() and concluded is not None:
                 self._end_body(over)
@@ -244,10 +254,10 @@ class Execution:
             over.set_result(None)
 
     async def _settle(self, row: CallRow, state: CallState, value: Any, *, has_row: bool) -> Any:
-        return await self._given(self._keep(self._settled_row(row, state, value), has_row=has_row))
+        return await self._given(self._keep(await self._settled_row(row, state, value), has_row=has_row))
 
-    def _settled_row(self, row: CallRow, state: CallState, value: Any) -> CallRow:
-        state, outcome = _outcome(state, value)
+    async def _settled_row(self, row: CallRow, state: CallState, value: Any) -> CallRow:
+        state, outcome = await unhurried(_outcome, state, value)
         return row._replace(state=state, outcome=outcome, settled_at=self._clock.now_ms())
 
     def _keep(self, row: CallRow, *, has_row: bool) -> CallRow:
@@ -272,7 +282,11 @@ class Execution:
         return row
 
     async def _given(self, row: CallRow) -> Any:
-        return await self._deliver(row) if row.settled is None else _as_answer(row)
+        return await self._deliver(row) if row.settled is None else await self._answer_of(row)
+
+    async def _answer_of(self, row: CallRow) -> Any:
+        async with self._giving:
+            return await unhurried(_as_answer, row)
 
     async def _deliver(self, row: CallRow) -> Any:
         """Give an answer that is durable its place behind all others, and then to the code."""
@@ -282,7 +296,7 @@ class Execution:
         self.rows[row.seq] = row._replace(settled=self._settled)
         self._write(queries.numbered(self.id, row.seq, settled=self._settled))
         self._changed()
-        return _as_answer(row)
+        return await self._answer_of(row)
 
     async def _ask(self, seq: int, function: Function, text: str, *, is_new: bool) -> None:
         """Keep what a person is asked, and let come to its end what has begun."""
@@ -334,6 +348,21 @@ class Execution:
         return f"{self.id}/{seq + 1}"
 
 
+def _taken(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The input of a call, and its text."""
+    name = function.full_name
+    if (why := misfit([args, kwargs])) is not None:
+        raise HostRefused(f"The input of {name} {why}.")
+    given = packed(function.input(args, kwargs))
+    text = text_of(given, is_sorted=True)
+    if len(text) > MOST:
+        raise HostRefused(
+            f"The input of {name} has {len(text):,} characters, more than {MOST:,}."
+            " Write it to a file and pass the path."
+        )
+    return given, text
+
+
 def _outcome(state: CallState, value: Any) -> tuple[CallState, str]:
     """How a call ended, for its row. What is too large for one has failed, though it was done."""
     text = text_of(value)
@@ -347,7 +376,6 @@ def _outcome(state: CallState, value: Any) -> tuple[CallState, str]:
 
 
 def _as_answer(row: CallRow) -> Any:
-    value = value_of(row.outcome or "null")
     if row.state != "done":
-        raise HostRefused(str(value))
-    return unpacked(value)
+        raise HostRefused(told_words(row, UNTOLD_TOOL))
+    return unpacked(value_of(row.outcome or "null"))

@@ -13,9 +13,13 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
+from .values import DEEPEST
+
 __all__ = ["NoPlace", "steps_of", "value_at", "with_value", "without"]
 
-_STEP = re.compile(r"""\.?([^.\[\]]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]""")
+_STEP = re.compile(r"""\.?([^.\[\]]+)|\[(\d{1,9})\]|\[("(?:[^"\\]|\\.)*")\]""")
+
+_LONGEST = 4_000
 
 Step = str | int
 
@@ -26,15 +30,19 @@ class NoPlace(ValueError):
 
 def steps_of(query: str) -> tuple[Step, ...]:
     """What a query says, step by step."""
+    if len(query) > _LONGEST:
+        raise NoPlace(f"A place has {_LONGEST:,} characters at most, not {len(query):,}.")
     found: list[Step] = []
     at = 0
     while at < len(query) and query != ".":
         step = _STEP.match(query, at)
         if step is None:
-            raise NoPlace(f"{query!r} cannot be read at {query[at:]!r}: write users[0].name")
+            raise NoPlace(f"{query[:200]!r} cannot be read at {query[at:][:200]!r}: write users[0].name")
         name, index, quoted = step.groups()
         found.append(name if name is not None else int(index) if index is not None else json.loads(quoted))
         at = step.end()
+    if len(found) > DEEPEST:
+        raise NoPlace(f"A place has {DEEPEST} steps at most, not {len(found)}.")
     return tuple(found)
 
 

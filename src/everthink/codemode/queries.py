@@ -8,8 +8,9 @@ that the code was given.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from ..store.port import AgentStore, Row, Statement
 
@@ -36,6 +37,8 @@ __all__ = [
     "paused",
     "pruned",
     "settled",
+    "told_words",
+    "untold",
     "went_on",
 ]
 
@@ -98,9 +101,22 @@ class CallRow(NamedTuple):
     state: CallState
     settled: int | None = None
     outcome: str | None = None
-    """JSON: the result; of a call that failed, the words."""
+    """JSON: the result; of a call that failed, the words, which may be `untold`."""
     began_at: int = 0
     settled_at: int | None = None
+
+
+def untold(words: str) -> dict[str, str]:
+    """Words that neither code nor people read: an exception may hold anything."""
+    return {"untold": words}
+
+
+def told_words(row: CallRow, instead: str | None = None) -> str:
+    """The words of a call that failed; `instead` of those that nobody but the model reads."""
+    value = json.loads(row.outcome or "null")
+    if not isinstance(value, dict):
+        return str(value)
+    return instead or str(cast("dict[str, Any]", value).get("untold"))
 
 
 _EXECUTION = "id, runtime, language, turn, code, state, outcome, began_at, changed_at"

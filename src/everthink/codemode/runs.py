@@ -12,19 +12,31 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from ..clock import Clock, moment_of
 from ..errors import InvalidSettings
 from ..journal.ledger import approval_of
+from ..messages import Part, is_settled
 from ..sandbox.port import Sandbox
 from ..settings import shown
 from ..store.port import AgentStore, Statement
 from . import queries
-from .queries import CallState, ExecutionRow, ExecutionState
+from .queries import CallRow, CallState, ExecutionRow, ExecutionState
 from .values import text_of, value_of
 
-__all__ = ["CUT_OFF", "EXPIRED", "FORGOTTEN", "KEPT", "REJECTED", "Executions", "Made", "Past", "Pending"]
+__all__ = [
+    "CUT_OFF",
+    "EXPIRED",
+    "FORGOTTEN",
+    "KEPT",
+    "REJECTED",
+    "STOPPED",
+    "Executions",
+    "Made",
+    "Past",
+    "Pending",
+]
 
 KEPT = 50
 """So many that are over are kept of an agent."""
@@ -36,6 +48,7 @@ CUT_OFF = (
     "It still ran when its execution ended, and was cut off. It may or may not have taken effect: check"
     " before you call it again."
 )
+STOPPED = "A person stopped it. What it did before that stays done."
 FORGOTTEN = (
     "The execution was deleted while it waited for a person, and its log with it. Nothing was run now;"
     " what it did before that stays done. Look what is done, and write code for the rest."
@@ -82,11 +95,13 @@ class Pending:
     """A call that waits for a person."""
 
     execution: str
-    """Answer it: `agent.apply_tool_approval(execution, True)`."""
+    """Answer it: `agent.apply_tool_approval(execution, True, asked=asked)`."""
     seq: int
     name: str
     input: Any
     """All of it, as it will run."""
+    asked: str | None = None
+    """The id of this question: an answer that names it is not taken for what the code asks next."""
 
 
 class Executions:
@@ -98,10 +113,10 @@ class Executions:
         clock: Clock,
         sandboxes: Any,
         *,
-        is_settled: Callable[[str], Awaitable[bool]],
+        part_of: Callable[[str], Awaitable[Part | None]],
     ) -> None:
         self.store, self.clock, self._sandboxes = store, clock, sandboxes
-        self._is_settled = is_settled
+        self._part_of = part_of
 
     @classmethod
     def of(cls, agent: Any) -> Executions:
@@ -145,7 +160,7 @@ class Executions:
                 call.tool,
                 value_of(call.input),
                 call.state,
-                None if call.outcome is None else value_of(call.outcome),
+                _gave(call),
             )
             for call in await queries.calls_of(self.store, id)
         )
@@ -157,24 +172,38 @@ class Executions:
         found: list[Pending] = []
         for row in await queries.executions(self.store, states=("paused",), limit=1_000):
             if id is None or row.id == id:
+                part = await self._part_of(row.id) or {}
+                if part.get("state") == "approval-responded":
+                    continue  # somebody has said yes, and it goes on with the next turn
+                approval = cast("dict[str, Any]", part.get("approval") or {})
                 found += [
-                    Pending(row.id, call.seq + 1, call.tool, value_of(call.input))
+                    Pending(row.id, call.seq + 1, call.tool, value_of(call.input), approval.get("id"))
                     for call in await queries.calls_of(self.store, row.id)
                     if call.state == "pending"
                 ]
         return found
 
+    async def _is_settled(self, id: str) -> bool:
+        part = await self._part_of(id)
+        return part is not None and is_settled(part)
+
     async def _close_left(self) -> None:
         """Close what waits for an answer that cannot come: a no ends the call that asks, and so does a person
         who writes something else. Nobody runs that code again to hear so."""
-        for row in await queries.executions(self.store, states=("paused",), limit=1_000):
+        for row in await queries.executions(self.store, states=queries.OPEN, limit=1_000):
+            if row.state == "running":
+                if await self._is_settled(row.id):  # its turn was broken off, and the conversation went on
+                    await self.store.apply(self.closing(row.id, "error"))
+                continue
             asked = await approval_of(self.store, row.id, running="")
             if asked is not None and asked.state == "denied":
                 await self.store.apply(self.closing(row.id, "rejected", REJECTED))
-            elif asked is not None and asked.state == "open" and await self._is_settled(row.id):
-                await self.store.apply(self.closing(row.id, "rejected", LEFT))
-            elif asked is not None and asked.state == "over" and await self._is_settled(row.id):
-                await self.store.apply(self.closing(row.id, "error"))  # its tool is not there any more
+            elif asked is not None and asked.state in ("open", "over") and await self._is_settled(row.id):
+                # Answered, and over all the same: its tool is not there any more. Else somebody has left it.
+                question = asked.question
+                is_gone = asked.state == "over" and question is not None and question.answers is not None
+                end = self.closing(row.id, "error") if is_gone else self.closing(row.id, "rejected", LEFT)
+                await self.store.apply(end)
 
     async def expire(self, *, max_age: float | timedelta = timedelta(hours=24)) -> list[str]:
         """Close what has waited or run for longer, and say which."""
@@ -214,6 +243,13 @@ class Executions:
         if ids:
             await self.store.apply(queries.pruned(ids))
         return len(ids)
+
+
+def _gave(call: CallRow) -> Any:
+    """What a call gave; of one that has no result the words, all of them: this is for those who run it."""
+    if call.outcome is None:
+        return None
+    return value_of(call.outcome) if call.state == "done" else queries.told_words(call)
 
 
 def _past(row: ExecutionRow, calls: tuple[Made, ...] = ()) -> Past:

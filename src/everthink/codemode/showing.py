@@ -9,11 +9,13 @@ Pure. What people see of a call is shortened; the rows have all of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
+from ..journal.tool_errors import UNTOLD_TOOL
 from ..sandbox.port import Stream
-from .queries import CallRow
-from .values import cut, is_deep, value_of
+from .queries import CallRow, told_words
+from .values import cut, is_deep, shown_int, value_of
 
 __all__ = ["LISTED", "MODEL_BUDGET", "calls_of", "for_model", "lines_of"]
 
@@ -23,8 +25,12 @@ SHOWN = 2_000
 """Characters of what a call was given, and of what it gave, that are kept in the conversation."""
 SHOWN_IN_ALL = 100_000
 """Characters of all calls together there: a message that is too large for a row would be cut."""
+_LONG = 4 * SHOWN
 LISTED = 1_000
 """So many calls are listed there; the others are counted."""
+REASON = 500
+"""Characters of the reason of a call that failed, in the line that the model reads of it."""
+NO_WORDS: Mapping[int, str] = MappingProxyType({})
 LOGGED = 32_000
 """Characters of output there, the end of it."""
 
@@ -44,15 +50,21 @@ def _call(row: CallRow, *, is_whole: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {"seq": row.seq + 1, "name": row.tool, "state": row.state}
     if is_whole:
         shown["input"] = _shown(row.input)
-    if is_whole and row.outcome is not None:
-        shown["output" if row.state == "done" else "error"] = _shown(row.outcome)
+    if row.outcome is not None and row.state != "done":
+        words = told_words(row, UNTOLD_TOOL)
+        if is_whole or words == UNTOLD_TOOL:
+            shown["error"] = cut(words, SHOWN)
+    elif is_whole and row.outcome is not None:
+        shown["output"] = _shown(row.outcome)
     if row.settled_at is not None:
         shown["ms"] = max(0, row.settled_at - row.began_at)
     return shown
 
 
 def _shown(text: str) -> Any:
-    value = value_of(text)
+    if len(text) > _LONG and text[0] in "[{":  # its text is what is shown: nobody has to read it
+        return f"{text[:SHOWN]}\n--- TRUNCATED --- ({len(text):,} characters in all)"
+    value = shown_int(value_of(text))
     return cut(text if is_deep(value) else value, SHOWN)
 
 
@@ -67,6 +79,10 @@ def lines_of(written: Sequence[tuple[Stream, str]]) -> list[str]:
     size = 0
     for place in range(len(lines) - 1, -1, -1):
         size += len(lines[place]) + 1
+        if size > LOGGED and place == len(lines) - 1:  # the last one alone is too long: the end of it
+            more = size - 1 - LOGGED
+            note = f"… {more:,} characters of this line, and {place:,} lines before it are left out"
+            return [note, lines[place][-LOGGED:]]
         if size > LOGGED:
             return [f"… {place + 1:,} earlier lines are left out", *lines[place + 1 :]]
     return lines
@@ -76,20 +92,23 @@ def _line(stream: Stream, line: str) -> str:
     return line if stream == "stdout" else f"[error] {line}"
 
 
-def _named(call: Any) -> Any:
-    """A call in a line; what is none, as it is."""
+def _named(call: Any, words: Mapping[int, str]) -> Any:
+    """A call in a line, with the reason of one that failed; what is none, as it is."""
     if not isinstance(call, Mapping):
         return call
     made = cast("Mapping[str, Any]", call)
-    return (
-        f"{made['seq']} {made['name']}: {made['state']}" if {"seq", "name", "state"} <= made.keys() else made
-    )
+    if not {"seq", "name", "state"} <= made.keys():
+        return made
+    why = words.get(made["seq"]) or made.get("error")
+    line = f"{made['seq']} {made['name']}: {made['state']}"
+    return f"{line} ({cut(str(why), REASON)})" if why and made["state"] in ("failed", "denied") else line
 
 
-def for_model(output: Any) -> Any:
+def for_model(output: Any, words: Mapping[int, str] = NO_WORDS) -> Any:
     """What the model reads: the result and the output within bounds, of the calls their names and ends.
 
-    Of an output that was shortened in an old message there may be any part: lists that end with a text.
+    `words` are those of calls, by their number, that people do not read. Of an output that was shortened in
+    an old message there may be any part: lists that end with a text.
     """
     if not isinstance(output, Mapping):
         return output
@@ -98,9 +117,11 @@ def for_model(output: Any) -> Any:
         if key in told:
             told[key] = cut(told[key], MODEL_BUDGET)
     if isinstance(told.get("logs"), list):
-        told["logs"] = cut("\n".join(map(str, cast("list[Any]", told["logs"]))), MODEL_BUDGET)
+        logs = "\n".join(map(str, cast("list[Any]", told["logs"])))
+        more = len(logs) - MODEL_BUDGET
+        told["logs"] = logs if more <= 0 else f"… {more:,} characters are left out\n{logs[-MODEL_BUDGET:]}"
     if isinstance(told.get("calls"), list):
-        named = [_named(one) for one in cast("list[Any]", told["calls"])]
+        named = [_named(one, words) for one in cast("list[Any]", told["calls"])]
         count = len(named) + told.pop("callsLeftOut", 0)
         told["calls"] = named if count <= 50 else [*named[:50], f"… and {count - 50:,} more"]
     told.pop("code", None)

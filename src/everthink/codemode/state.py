@@ -21,7 +21,7 @@ from ..tools.tool import Tool
 from ..workspace.paths import normal
 from ..workspace.port import Entry
 from .state_archives import archive_tools
-from .state_edits import edit_tools, json_of
+from .state_edits import edit_tools, json_at
 from .state_looking import looking_tools
 from .state_parts import ANY, FLAG, PATH, TEXT, bytes_at, bytes_of, fits, read_tool, text_at, write_tool
 from .values import binary
@@ -45,7 +45,7 @@ def _reading(place: Place) -> dict[str, Tool]:
         return binary(await bytes_at(files, given["path"]))
 
     async def read_json(files: Any, given: dict[str, Any]) -> Any:
-        return json_of(given["path"], await text_at(files, given["path"]))
+        return await json_at(files, given["path"])
 
     async def exists(files: Any, given: dict[str, Any]) -> bool:
         return await files.exists(given["path"])

@@ -6,7 +6,6 @@ that was named, and no more bytes than an archive may hold.
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import io
 import tarfile
@@ -17,7 +16,7 @@ from typing import Any
 from ..errors import ToolError
 from ..file_tools.place import Place
 from ..workspace.port import Put
-from .state_parts import PATH, Tools, batch_tool, below, bytes_at, read_tool
+from .state_parts import PATH, Tools, batch_tool, below, beside, bytes_at, read_tool
 
 __all__ = ["archive_tools"]
 
@@ -32,21 +31,21 @@ def archive_tools(place: Place) -> Tools:
 
     async def create_archive(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
         found: dict[str, bytes | None] = {}
-        for source in given["sources"]:
-            await _gather(files, str(source), found)
-        data = await asyncio.to_thread(_packed, found)
+        for source in dict.fromkeys(given["sources"]):
+            await _gather(files, source, found)
+        data = await beside(_packed, found)
         told = {"path": given["path"], "entries": len(found), "bytes": len(data)}
         return [Put(given["path"], data)], told
 
     async def list_archive(files: Any, given: dict[str, Any]) -> Any:
-        found = await asyncio.to_thread(_opened, await bytes_at(files, given["path"]))
+        found = await beside(_opened, await bytes_at(files, given["path"]))
         return [
             {"path": name, "type": "directory" if data is None else "file", "size": len(data or b"")}
             for name, data in sorted(found.items())
         ]
 
     async def extract_archive(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
-        found = await asyncio.to_thread(_opened, await bytes_at(files, given["path"]))
+        found = await beside(_opened, await bytes_at(files, given["path"]))
         top = given["destination"].rstrip("/")
         puts = [Put(f"{top}/{name}", data) for name, data in sorted(found.items()) if data is not None]
         return puts, {"destination": given["destination"], "files": [put.path for put in puts]}
@@ -54,14 +53,14 @@ def archive_tools(place: Place) -> Tools:
     async def compress_file(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
         data = await bytes_at(files, given["path"])
         path = given.get("destination", f"{given['path']}.gz")
-        packed = await asyncio.to_thread(gzip.compress, data, mtime=0)
+        packed = await beside(lambda: gzip.compress(data, mtime=0))
         return [Put(path, packed)], {"path": path, "bytes": len(packed)}
 
     async def decompress_file(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
         path = given.get("destination", given["path"].removesuffix(".gz"))
         if path == given["path"]:
             raise ToolError(f"EINVAL: {path} does not end with .gz: say the destination.")
-        data = await asyncio.to_thread(_unpacked, await bytes_at(files, given["path"]), given["path"])
+        data = await beside(_unpacked, await bytes_at(files, given["path"]), given["path"])
         return [Put(path, data)], {"path": path, "bytes": len(data)}
 
     several = {"type": "array", "items": {"type": "string"}}
@@ -104,13 +103,19 @@ async def _gather(files: Any, source: str, found: dict[str, bytes | None]) -> No
     if entry is None:
         raise ToolError(f"ENOENT: There is no {source}.")
     if entry.kind == "file":
-        _take(found, entry.path, await bytes_at(files, entry.path))
+        if not _has(found, entry.path):
+            _take(found, entry.path, await bytes_at(files, entry.path))
         return
     if entry.path != "/":
         _take(found, entry.path, None)
     async for inner in below(files, entry.path):
-        if inner.kind != "symlink":
+        if inner.kind != "symlink" and not _has(found, inner.path):
             _take(found, inner.path, None if inner.kind == "directory" else await bytes_at(files, inner.path))
+
+
+def _has(found: Mapping[str, bytes | None], path: str) -> bool:
+    """True for what another source has brought: nothing is read twice."""
+    return path.lstrip("/") in found
 
 
 def _take(found: dict[str, bytes | None], path: str, data: bytes | None) -> None:
@@ -120,11 +125,11 @@ def _take(found: dict[str, bytes | None], path: str, data: bytes | None) -> None
             f"ENAMETOOLONG: {path} is too long for a tar, where {_LONGEST_NAME} bytes are allowed."
         )
     found[name] = data
-    _bounded(found)
+    _within(len(found), sum(len(data or b"") for data in found.values()))
 
 
-def _bounded(found: Mapping[str, bytes | None]) -> None:
-    if len(found) > MOST_FILES or sum(len(data or b"") for data in found.values()) > LARGEST:
+def _within(members: int, size: int) -> None:
+    if members > MOST_FILES or size > LARGEST:
         raise ToolError(
             f"EFBIG: An archive holds {MOST_FILES:,} files and {LARGEST:,} bytes at most. Take fewer at once."
         )
@@ -143,23 +148,32 @@ def _packed(found: Mapping[str, bytes | None]) -> bytes:
 
 
 def _opened(data: bytes) -> dict[str, bytes | None]:
+    """What an archive holds. Every member counts, also one that comes again under the same name."""
     found: dict[str, bytes | None] = {}
+    members = size = 0
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
-                name = member.name.rstrip("/")
+                name, members = member.name.rstrip("/"), members + 1
                 if name.startswith("/") or ".." in name.split("/") or not name:
-                    raise ToolError(f"EINVAL: {member.name!r} would leave the folder. Nothing was unpacked.")
+                    raise ToolError(
+                        f"EINVAL: {member.name[:200]!r} would leave the folder. Nothing was unpacked."
+                    )
+                if member.size < 0 or member.offset < 0:
+                    raise ToolError(f"EINVAL: {name[:200]!r} lies about its size. Nothing was unpacked.")
                 if member.isdir():
                     found[name] = None
-                elif member.isreg():
+                elif member.isreg() and not member.issparse():
                     held = archive.extractfile(member)
                     found[name] = b"" if held is None else held.read(LARGEST + 1)
+                    size += len(found[name] or b"")
                 else:
-                    raise ToolError(f"EINVAL: {name!r} is neither a file nor a folder. Nothing was unpacked.")
-                _bounded(found)
-    except (tarfile.TarError, EOFError, ValueError) as error:
-        raise ToolError(f"EINVAL: That is no tar, or a broken one: {error}") from error
+                    raise ToolError(
+                        f"EINVAL: {name[:200]!r} is neither a file nor a folder. Nothing was unpacked."
+                    )
+                _within(members, size)
+    except (tarfile.TarError, EOFError, ValueError, RecursionError, OverflowError) as error:
+        raise ToolError(f"EINVAL: That is no tar, or a broken one: {str(error)[:200]}") from error
     return found
 
 

@@ -7,40 +7,53 @@ Several files are one edit: all of them are written, or none is.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from ..errors import ToolError, WorkspaceError
 from ..file_tools.place import Place
+from ..limits import Limits
 from ..media_types import text_of
-from ..messages import decode_json
+from ..messages import DEEPEST, decode_json, encode_json
 from ..text_diff import unified
+from ..wire.bounds import check
 from ..workspace.paths import normal
 from ..workspace.port import Put
 from .json_path import NoPlace, steps_of, value_at, with_value, without
-from .state_looking import HOW, is_small_file, wanted_of
+from .state_looking import HOW, SECONDS, is_small_file, wanted_of
 from .state_parts import (
     ANY,
     FLAG,
     LIST,
+    MOST_AT_ONCE,
     OBJECT,
     PATH,
     SPACES,
     TEXT,
+    Room,
     Schema,
     Tools,
     batch_tool,
+    beside,
     fits,
     read_tool,
     text_at,
 )
+from .values import MOST
 
-__all__ = ["edit_tools", "json_of"]
+__all__ = ["edit_tools", "json_at"]
 
 _TOO_LONG = "[too long to be compared]"
+_LEFT_OUT = "[left out: the differences of all files together are too long]"
+_MOST_CHANGED = 32 * 1024 * 1024
+"""Characters of files that one call changes, before and after."""
+_READ = Limits(frame_bytes=MOST_AT_ONCE, frame_nodes=400_000, frame_depth=DEEPEST)
+"""What of a JSON file is read: nobody else does anything while it is decoded."""
+_GIVEN = Limits(frame_bytes=MOST, frame_nodes=100_000, frame_depth=DEEPEST)
+"""What of it code is given."""
 _OPERATIONS: Schema = {"type": "array", "items": {"type": "object"}}
 
 
@@ -49,8 +62,22 @@ def edit_tools(place: Place) -> Tools:
     return {**_json(place), **_texts(place), **_several(place)}
 
 
+async def json_at(files: Any, path: str, query: str = "") -> Any:
+    """What a JSON file holds, or is at a place in it: so much of it as code can have."""
+    return await beside(_asked_for, path, await text_at(files, path), _steps(query))
+
+
+def _asked_for(path: str, text: str, steps: Sequence[str | int]) -> Any:
+    value = value_at(json_of(path, text), steps)
+    if (why := check(encode_json(value), _GIVEN)) is not None:
+        raise ToolError(f"EFBIG: What is there in {path} {why}. Ask for less of it with query_json.")
+    return value
+
+
 def json_of(path: str, text: str) -> Any:
-    """What a JSON file holds."""
+    """What a JSON file holds. Belongs in a thread."""
+    if (why := check(text, _READ)) is not None:
+        raise ToolError(f"EFBIG: {path} {why}. Have it written to several files, or read it as a text.")
     try:
         return decode_json(text)
     except ValueError as error:
@@ -59,19 +86,18 @@ def json_of(path: str, text: str) -> Any:
 
 def _json(place: Place) -> Tools:
     async def query_json(files: Any, given: dict[str, Any]) -> Any:
-        value = json_of(given["path"], await text_at(files, given["path"]))
-        return value_at(value, _steps(given["query"]))
+        return await json_at(files, given["path"], given["query"])
 
     async def write_json(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
-        return [Put(given["path"], _as_json(given["value"], given.get("spaces", 2)).encode())], None
+        text = await beside(_as_json, given["value"], given.get("spaces", 2))
+        return [Put(given["path"], text.encode())], None
 
     async def update_json(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
         path = given["path"]
         before = await _before(files, path)
-        value = json_of(path, before.editable(path))
-        for operation in given["operations"]:
-            value = _updated(value, operation)
-        after = _as_json(value, given.get("spaces", 2))
+        value, after = await beside(
+            _all_updated, path, before.editable(path), given["operations"], given.get("spaces", 2)
+        )
         told = {"value": value, "diff": await _diff(path, before.text, after)}
         told["operationsApplied"] = len(given["operations"])
         return _puts({path: (before, after)}), told
@@ -102,23 +128,31 @@ def _texts(place: Place) -> Tools:
         path, wanted = given["path"], wanted_of(given["search"], given)
         before = await _before(files, path)
         text = before.editable(path)
-        after, count = await asyncio.to_thread(wanted.replaced, text, given["replacement"])
+        after, count = await beside(wanted.replaced, text, given["replacement"])
         return _puts({path: (before, after)}), {"replaced": count}
 
     async def replace_in_files(files: Any, given: dict[str, Any]) -> tuple[list[Put], Any]:
         wanted = wanted_of(given["search"], given)
         texts: dict[str, tuple[_Before, str]] = {}
         told: list[dict[str, Any]] = []
+        room, held = Room("", ""), 0
         for entry in await files.glob(given["pattern"]):
             if not is_small_file(entry):
                 continue
             before = await _before(files, entry.path)
             if before.text is None:
                 continue
-            after, count = await asyncio.to_thread(wanted.replaced, before.text, given["replacement"])
+            after, count = await beside(wanted.replaced, before.text, given["replacement"])
             if count:
+                held += len(before.text) + len(after)
+                if held > _MOST_CHANGED:
+                    raise ToolError(
+                        f"EFBIG: Files of more than {_MOST_CHANGED:,} characters would change at once."
+                        " Nothing was changed. Take a pattern that means fewer of them."
+                    )
                 texts[entry.path] = (before, after)
                 diff = await _diff(entry.path, before.text, after)
+                diff = diff if room.has(diff, entry.path) else _LEFT_OUT
                 told.append({"path": entry.path, "replaced": count, "diff": diff})
         is_dry = given.get("dry_run", False)
         total = sum(one["replaced"] for one in told)
@@ -149,13 +183,16 @@ def _several(place: Place) -> Tools:
     async def plan_edits(files: Any, given: dict[str, Any]) -> Any:
         planned: dict[str, _Before] = {}
         told: list[dict[str, Any]] = []
+        room = Room("The plan", "Plan fewer edits at once, or make them with replace_in_files.")
         for instruction in _objects(given["instructions"], "instruction"):
             path = normal(_text_in(instruction, "path"))
             before = planned.get(path) or await _before(files, path)
             after = await _planned(path, before, instruction)
             planned[path] = _Before(_hash(after.encode("utf-8", "replace")), after)
             edit = {"path": path, "changed": before.text != after, "content": after}
+            room.take(after, json.dumps(instruction))
             edit["diff"] = await _diff(path, before.text, after)
+            room.take(edit["diff"])
             told.append({"instruction": instruction, **edit})
         changed = sum(one["changed"] for one in told)
         return {"edits": told, "totalChanged": changed, "totalInstructions": len(told)}
@@ -199,12 +236,15 @@ def _several(place: Place) -> Tools:
 async def _applied(files: Any, edits: Sequence[Any], is_dry: bool) -> tuple[list[Put], Any]:
     last: dict[str, tuple[_Before, str]] = {}
     told: list[dict[str, Any]] = []
+    room = Room("", "")
     for edit in _objects(edits, "edit"):
         path, after = normal(_text_in(edit, "path")), _text_in(edit, "content")
         first = last[path][0] if path in last else await _before(files, path)
         text = last[path][1] if path in last else first.text
         last[path] = (first, after)
-        told.append({"path": path, "changed": text != after, "diff": await _diff(path, text, after)})
+        diff = await _diff(path, text, after)
+        diff = diff if room.has(diff, path) else _LEFT_OUT
+        told.append({"path": path, "changed": text != after, "diff": diff})
     changed = sum(one["changed"] for one in told)
     return [] if is_dry else _puts(last), {"dryRun": is_dry, "edits": told, "totalChanged": changed}
 
@@ -241,7 +281,7 @@ async def _planned(path: str, before: _Before, instruction: Mapping[str, Any]) -
         case "write":
             return _text_in(instruction, "content")
         case "writeJson" | "write_json":
-            return _as_json(instruction.get("value"), 2)
+            return await beside(_as_json, instruction.get("value"), 2)
         case "replace":
             if not before.hash:
                 raise ToolError(f"ENOENT: There is no file {path} to replace something in.")
@@ -249,7 +289,7 @@ async def _planned(path: str, before: _Before, instruction: Mapping[str, Any]) -
             wanted = wanted_of(_text_in(instruction, "search"), options)
             replacement = _text_in(instruction, "replacement")
             text = before.editable(path)
-            return (await asyncio.to_thread(wanted.replaced, text, replacement))[0]
+            return (await beside(wanted.replaced, text, replacement))[0]
         case kind:
             raise ToolError(f"EINVAL: There is no edit {kind!r}: kind is write, replace or writeJson.")
 
@@ -265,9 +305,22 @@ def _puts(texts: Mapping[str, tuple[_Before, str]]) -> list[Put]:
 
 async def _diff(path: str, before: str | None, after: str) -> str:
     try:
-        return await asyncio.to_thread(unified, before or "", after, old=path, new=path)
+        return await beside(lambda: unified(before or "", after, old=path, new=path))
     except WorkspaceError:
         return _TOO_LONG
+
+
+def _all_updated(
+    path: str, text: str, operations: Sequence[Mapping[str, Any]], spaces: int
+) -> tuple[Any, str]:
+    """What operations make of a JSON text: the value, and its text. Belongs in a thread."""
+    value, ends = json_of(path, text), time.monotonic() + SECONDS
+    for operation in operations:
+        if time.monotonic() > ends:
+            words = f"EINVAL: {len(operations):,} operations on {path} take longer than {SECONDS:g} seconds."
+            raise ToolError(f"{words} Nothing was changed. Make fewer of them at once.")
+        value = _updated(value, operation)
+    return value, _as_json(value, spaces)
 
 
 def _updated(value: Any, operation: Mapping[str, Any]) -> Any:
@@ -292,7 +345,17 @@ def _steps(query: str) -> tuple[str | int, ...]:
 
 
 def _as_json(value: Any, spaces: int) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=spaces or None) + "\n"
+    """A value as a text, so long as a file of code may be: each level of it adds to each line."""
+    pieces, size = list[str](), 0
+    for piece in json.JSONEncoder(ensure_ascii=False, indent=spaces or None).iterencode(value):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MOST_AT_ONCE:
+            raise ToolError(
+                f"EFBIG: The text would have more than {MOST_AT_ONCE:,} characters with {spaces} spaces"
+                " for each level. Nothing was changed. Use fewer spaces, or write several files."
+            )
+    return "".join(pieces) + "\n"
 
 
 def _objects(given: Sequence[Any], what: str) -> list[Mapping[str, Any]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import fnmatch
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import ToolError
@@ -21,9 +22,11 @@ from .state_parts import (
     NUMBER,
     PATH,
     TEXT,
+    Room,
     Schema,
     Tools,
     below,
+    beside,
     bytes_at,
     read_tool,
     text_at,
@@ -36,6 +39,9 @@ LARGEST_TEXT = 1 << 20
 """Bytes of a file that is looked through when many are."""
 MOST_ENTRIES = 10_000
 SECONDS = 5.0
+"""Of one call, in all texts that it looks through."""
+MOST_PATTERN, MOST_QUERY, _MOST_NAME = 1_000, 10_000, 1_000
+"""Characters of a regular expression, which is compiled, of a text, and of a pattern of names."""
 _LONGEST_LINE = 2_000
 KINDS: Schema = {"type": "string", "enum": ["file", "directory", "symlink"]}
 HOW: Schema = {"case_sensitive": FLAG, "regex": FLAG, "whole_word": FLAG}
@@ -47,45 +53,68 @@ class Wanted:
     """What is looked for in texts."""
 
     def __init__(self, compiled: Any, words: str) -> None:
-        self._compiled, self._words = compiled, words
+        self._compiled, self._words = compiled, words if len(words) <= 200 else f"{words[:200]}…"
+        self._left = SECONDS
+        self._room = Room("What was found", "Ask for fewer matches, or for fewer lines around them.")
 
     def lines(self, text: str, given: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
         """Each place where it is: line and column from 1 on. Belongs in a thread."""
+        return self._timed(lambda: self._lines(text, given, most))
+
+    def _lines(self, text: str, given: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        rows = text.split("\n")
-        before, after = given.get("context_before", 0), given.get("context_after", 0)
-        for number, row in enumerate(rows):
-            for match in self._timed(self._compiled.finditer, row):
+        before: deque[str] = deque(maxlen=given.get("context_before", 0))
+        after, ends = given.get("context_after", 0), time.monotonic() + self._left
+        for number, (start, end) in enumerate(_rows(text), 1):
+            if number % 1_000 == 0 and time.monotonic() > ends:
+                raise TimeoutError
+            row = text[start:end]
+            for match in self._compiled.finditer(row, timeout=self._left, concurrent=True):
                 if len(found) >= most:
                     return found
-                told = {"line": number + 1, "column": match.start() + 1, "match": match[0][:_LONGEST_LINE]}
-                told["lineText"] = row[:_LONGEST_LINE]
-                if before:
-                    told["beforeLines"] = rows[max(0, number - before) : number]
+                told: dict[str, Any] = {"line": number, "column": match.start() + 1}
+                told |= {"match": match[0][:_LONGEST_LINE], "lineText": row[:_LONGEST_LINE]}
+                if before.maxlen:
+                    told["beforeLines"] = list(before)
                 if after:
-                    told["afterLines"] = rows[number + 1 : number + 1 + after]
+                    told["afterLines"] = [text[a:b][:_LONGEST_LINE] for a, b in _rows(text, end + 1, after)]
+                around = (*before, *told.get("afterLines", ()))
+                self._room.take(told["match"], told["lineText"], *around)
                 found.append(told)
+            before.append(row[:_LONGEST_LINE])
         return found
 
     def replaced(self, text: str, replacement: str) -> tuple[str, int]:
         """The text with something else in each of its places, as it is written. Belongs in a thread."""
         literal = replacement.replace("\\", "\\\\")  # nothing in it means anything
         most = MOST_AT_ONCE // max(len(replacement), 1)
-        made, count = self._timed(self._compiled.subn, text, literal, most + 1)
+        made, count = self._timed(
+            lambda: self._compiled.subn(literal, text, most + 1, timeout=self._left, concurrent=True)
+        )
         if count > most:
             raise ToolError("EFBIG: It would have more than 8 MiB of the replacement. Nothing was changed.")
         return made, count
 
-    def _timed(self, method: Any, text: str, replacement: str | None = None, most: int = 0) -> Any:
+    def _timed(self, look: Callable[[], Any]) -> Any:
+        began = time.monotonic()
         try:
-            if replacement is None:
-                return list(method(text, timeout=SECONDS, concurrent=True))
-            return method(replacement, text, most, timeout=SECONDS, concurrent=True)
+            return look()
         except TimeoutError:
             raise ToolError(
                 f"EINVAL: Looking for {self._words!r} took longer than {SECONDS:g} seconds."
-                " Use a simpler pattern."
+                " Use a simpler pattern, or look through less at once."
             ) from None
+        finally:
+            self._left = max(self._left - (time.monotonic() - began), 0.001)
+
+
+def _rows(text: str, start: int = 0, most: int = -1) -> Iterator[tuple[int, int]]:
+    """Where each line of a text begins and ends; of millions of lines no list is made."""
+    while start <= len(text) and most != 0:
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        yield start, end
+        start, most = end + 1, most - 1
 
 
 def wanted_of(text: str, given: Mapping[str, Any]) -> Wanted:
@@ -94,14 +123,18 @@ def wanted_of(text: str, given: Mapping[str, Any]) -> Wanted:
 
     if not text:
         raise ToolError("EINVAL: There is nothing to look for.")
-    pattern = text if given.get("regex", False) else regex.escape(text)
+    is_regex = given.get("regex", False)
+    if len(text) > (most := MOST_PATTERN if is_regex else MOST_QUERY):
+        what = "A regular expression" if is_regex else "A text that is looked for"
+        raise ToolError(f"EINVAL: {what} has {most:,} characters at most, not {len(text):,}.")
+    pattern = text if is_regex else regex.escape(text)
     if given.get("whole_word", False):
         pattern = rf"(?<!\w)(?:{pattern})(?!\w)"
     flags = 0 if given.get("case_sensitive", True) else regex.IGNORECASE
     try:
         return Wanted(regex.compile(pattern, flags), text)
-    except regex.error as error:
-        raise ToolError(f"EINVAL: {text!r} is no regular expression: {error}.") from error
+    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
+        raise ToolError(f"EINVAL: {text[:200]!r} is no regular expression: {error}.") from error
 
 
 def looking_tools(place: Place) -> Tools:
@@ -109,7 +142,7 @@ def looking_tools(place: Place) -> Tools:
 
     async def search_text(files: Any, given: dict[str, Any]) -> Any:
         wanted, most = wanted_of(given["query"], given), given.get("max_matches", MOST_MATCHES)
-        return await asyncio.to_thread(wanted.lines, await text_at(files, given["path"]), given, most)
+        return await beside(wanted.lines, await text_at(files, given["path"]), given, most)
 
     async def search_files(files: Any, given: dict[str, Any]) -> Any:
         wanted, most = wanted_of(given["query"], given), given.get("max_matches", MOST_MATCHES)
@@ -118,7 +151,7 @@ def looking_tools(place: Place) -> Tools:
             if most <= 0:
                 break
             text = await _text_if_any(files, entry)
-            if text is not None and (lines := await asyncio.to_thread(wanted.lines, text, given, most)):
+            if text is not None and (lines := await beside(wanted.lines, text, given, most)):
                 found.append({"path": entry.path, "matches": lines})
                 most -= len(lines)
         return found
@@ -237,7 +270,7 @@ async def _text_if_any(files: Any, entry: Entry) -> str | None:
 
 
 async def _fitting(files: Any, given: Mapping[str, Any]) -> list[Entry]:
-    path, name = given.get("path", "/"), given.get("name")
+    path = given.get("path", "/")
     found: list[Entry] = []
     folders: set[str] = set()
     async for entry in below(files, path):
@@ -245,7 +278,6 @@ async def _fitting(files: Any, given: Mapping[str, Any]) -> list[Entry]:
         at = int(entry.modified_at.timestamp() * 1000)
         if (
             given.get("type", entry.kind) == entry.kind
-            and (name is None or fnmatch.fnmatchcase(entry.name, name))
             and given.get("min_depth", 1) <= _depth(entry, path) <= given.get("max_depth", MOST_ENTRIES)
             and given.get("size_min", 0) <= entry.size <= given.get("size_max", entry.size)
             and given.get("mtime_after", at) <= at <= given.get("mtime_before", at)
@@ -253,12 +285,36 @@ async def _fitting(files: Any, given: Mapping[str, Any]) -> list[Entry]:
             found.append(entry)
     if (empty := given.get("empty")) is not None:
         found = [one for one in found if one.kind != "symlink" and empty == _is_empty(one, folders)]
+    if (name := given.get("name")) is not None:
+        found = await beside(_named, found, name)
     if (pattern := given.get("path_pattern")) is not None:
-        meant = await asyncio.to_thread(Glob(pattern).matching, [entry.path for entry in found])
+        meant = await beside(Glob(pattern).matching, [entry.path for entry in found])
         found = [entry for entry in found if entry.path in meant]
     if len(found) > MOST_ENTRIES:
         raise ToolError(f"EFBIG: More than {MOST_ENTRIES:,} entries fit. Ask for fewer of them.")
     return found
+
+
+def _named(entries: Sequence[Entry], pattern: str) -> list[Entry]:
+    """Those whose names fit a pattern. Belongs in a thread."""
+    import regex
+
+    if len(pattern) > _MOST_NAME:
+        raise ToolError(
+            f"EINVAL: A pattern of names has {_MOST_NAME:,} characters at most, not {len(pattern):,}."
+        )
+    wanted, ends = regex.compile(fnmatch.translate(pattern)), time.monotonic() + SECONDS
+    try:
+        return [
+            entry
+            for entry in entries
+            if wanted.match(entry.name, timeout=max(ends - time.monotonic(), 0.001), concurrent=True)
+        ]
+    except TimeoutError:
+        raise ToolError(
+            f"EINVAL: Looking for {pattern[:200]!r} took longer than {SECONDS:g} seconds."
+            " Use a pattern with fewer * in it."
+        ) from None
 
 
 def _is_empty(entry: Entry, folders: set[str]) -> bool:

@@ -7,8 +7,11 @@ batch_tool(place, plan, …)  a body that says several edits, which are one comm
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from ..errors import ToolError, WorkspaceError
 from ..file_tools.place import Place
@@ -17,7 +20,7 @@ from ..tools.json_input import JsonInput
 from ..tools.tool import Tool
 from ..workspace.port import Entry, Put
 from ..workspace.workspace import Workspace
-from .values import data_of
+from .values import MOST, data_of
 
 __all__ = [
     "ANY",
@@ -32,10 +35,12 @@ __all__ = [
     "SPACES",
     "TEXT",
     "Body",
+    "Room",
     "Schema",
     "Tools",
     "batch_tool",
     "below",
+    "beside",
     "bytes_at",
     "bytes_of",
     "fits",
@@ -47,6 +52,7 @@ __all__ = [
     "write_tool",
 ]
 
+T = TypeVar("T")
 Schema = Mapping[str, Any]
 Tools = dict[str, Tool]
 Body = Callable[[Any, dict[str, Any]], Awaitable[Any]]
@@ -71,6 +77,7 @@ def read_tool(
     """One that looks."""
 
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
+        _line.set(_lines.setdefault(id(ctx.agent), asyncio.Lock()))
         try:
             return await read(place.of(ctx), given)
         except WorkspaceError as error:
@@ -99,6 +106,7 @@ def batch_tool(
     """One that makes several edits: all of them, or none."""
 
     async def body(given: dict[str, Any], ctx: ToolContext) -> Any:
+        _line.set(_lines.setdefault(id(ctx.agent), asyncio.Lock()))
         for is_last in (*[False] * _TRIES, True):
             try:
                 edits, told = await plan(place.of(ctx), given)
@@ -159,6 +167,37 @@ def made_tool(
         body,
         on_interrupt="rerun" if place is None or place.is_once else "report",
     )
+
+
+# --- work that takes a while
+
+# Code may ask for a thousand of these at once, and threads are few: one at a time for each agent. By
+# identity, since whoever works holds the lock.
+_lines: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+_line: ContextVar[asyncio.Lock] = ContextVar("_line")
+
+
+async def beside(work: Callable[..., T], *args: Any) -> T:
+    """What `work` comes to, in a thread: others are served meanwhile, and have threads left."""
+    async with _line.get():
+        return await asyncio.to_thread(work, *args)
+
+
+class Room:
+    """How much one call may give back: what is over it would be lost when the call is done."""
+
+    def __init__(self, what: str, next_step: str) -> None:
+        self._what, self._next_step, self._left = what, next_step, MOST
+
+    def has(self, *texts: str) -> bool:
+        """Take what the texts need; false when they do not fit any more."""
+        self._left -= sum(map(len, texts))
+        return self._left >= 0
+
+    def take(self, *texts: str) -> None:
+        """The same; what does not fit is refused."""
+        if not self.has(*texts):
+            raise ToolError(f"EFBIG: {self._what} has more than {MOST:,} characters. {self._next_step}")
 
 
 # --- what is there

@@ -23,9 +23,11 @@ from typing import Any, Literal, cast
 from ..causes import is_superseded
 from ..errors import InvalidSettings, ToolDefinitionError, ToolError
 from ..file_tools.place import is_stored
+from ..kinds import SANDBOX, SOME_TEXT, TEXT, above, check_options, optional
 from ..monty.advice import LACKS
 from ..sandbox.port import Job, Limits, Outcome, Sandbox
 from ..settings import shown
+from ..store.port import Statement
 from ..tools.collect import as_tools
 from ..tools.context import ToolContext
 from ..tools.json_input import JsonInput
@@ -33,16 +35,18 @@ from ..tools.output import jsonable
 from ..tools.question import Form, Question
 from ..tools.tool import Origin, Tool
 from ..turn.inner import Inner
+from ..weight import unhurried
 from . import queries
 from .advice import advised
 from .execution import Divergence, Execution
 from .functions import Function, functions_of, identifier
 from .queries import CallRow, ExecutionState
-from .runs import FORGOTTEN, REJECTED, Executions
+from .runs import CUT_OFF, FORGOTTEN, REJECTED, STOPPED, Executions
 from .search import describe, search
-from .showing import LISTED, calls_of, for_model, lines_of
+from .showing import LISTED, calls_of, lines_of
 from .state import state_tools
-from .values import DEEPEST, MOST, cut, is_deep, packed, text_of, value_of
+from .telling import aftermath, as_read
+from .values import MOST, cut, misfit, packed, shown_int, text_of, value_of
 
 __all__ = ["CODE", "CodeLanguage", "create_execute_tool", "is_installed"]
 
@@ -56,6 +60,8 @@ _FENCE = re.compile(
     r"\s*```(?:python|py|javascript|js|typescript|ts|tsx|jsx)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL
 )
 ASKED = "approval"
+_LONGEST_QUERY = 500
+"""Characters of what functions are looked for by: each word is compared with each of them."""
 _ENGINES: Mapping[str, str] = {"python": "pydantic_monty", "javascript": "quickjs_rs"}
 
 
@@ -66,6 +72,13 @@ def is_installed(language: CodeLanguage) -> bool:
 
 class _CodeTool(Tool[..., Any]):
     """A tool that runs code. Code does not call it."""
+
+    has_aftermath = True
+
+    async def aftermath(self, ctx: ToolContext) -> str | None:
+        """The calls that code had made."""
+        executions = getattr(ctx.agent, "_executions", None)
+        return None if executions is None else await aftermath(executions().store, ctx.tool_call_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +122,9 @@ def create_execute_tool(
         raise InvalidSettings(
             f"create_execute_tool(language={shown(language)}).", next_step='Use "python" or "javascript".'
         )
+    check_options(
+        "create_execute_tool", _OPTIONS, timeout=timeout, name=name, description=description, sandbox=sandbox
+    )
     given = None if tools is None else as_tools(tools, "create_execute_tool()")
     own = ("tools", "state", "codemode", *(modules or {}))
     _check_options(limits, sandbox, hints, transform_result, state=state, language=language, modules=own)
@@ -145,22 +161,28 @@ def create_execute_tool(
         ),
         functools.partial(_body, options, name),
         on_interrupt="rerun",
-        to_model_output=for_model,
+        to_model_output=as_read,
         origin=CODE,
     )
 
 
+_OPTIONS = {
+    "timeout": above(0),
+    "name": SOME_TEXT,
+    "description": optional(TEXT),
+    "sandbox": optional(SANDBOX),
+}
 _NOTHING = "Nothing was run. "
 _KEPT = "What it did before stays done. Look what is done, and write code for the rest."
 _CHANGED = (
     "The code has run before, and cannot go on: what it calls is not there any more, or takes something else"
     f" now. {_KEPT}"
 )
-_TOO_DEEP = f"[the result is left out: it is nested more than {DEEPEST} levels deep; return a flatter one]"
 _NEXT: Mapping[str, str] = {
     "timeout": "Look whether a loop ends, and do less in one piece of code.",
     "memory": "Keep less at a time: write to a file what is done.",
-    "calls": "Do less in one piece of code, and look whether a loop ends.",
+    "calls": "Do less in one piece of code, and look whether a loop ends. Each read and write of an open file"
+    " is a call, too: gather the lines and write them once.",
 }
 _NAMES: Mapping[str, str] = {"python": "Python", "javascript": "JavaScript"}
 _OWN_MODULES = ("tools", "state", "files", "codemode")
@@ -199,6 +221,12 @@ _OF_LANGUAGES = frozenset(dir(builtins)) | {
 
 def _checked(modules: Mapping[str, Mapping[str, Tool]]) -> Mapping[str, Mapping[str, Tool]]:
     for module, tools in modules.items():
+        for name, one in tools.items():
+            if not isinstance(cast("object", one), Tool):
+                raise ToolDefinitionError(
+                    f"create_execute_tool(modules=…): {module}.{name} is {shown(one)}, and no tool.",
+                    next_step="Write @tool above the function, or make one with Tool.from_schema.",
+                )
         for name in (module, *tools):
             if identifier(name) != name:
                 raise ToolDefinitionError(
@@ -232,13 +260,17 @@ def _check_options(
         raise _no_option(
             "limits", limits, "Import it from everthink.sandbox.port: Limits(cpu=10, calls=100)."
         )
-    if sandbox is not None and not callable(getattr(sandbox, "run", None)):
-        raise _no_option("sandbox", sandbox, "Give an engine, such as MontySandbox(), or leave it out.")
     if sandbox is not None and language not in sandbox.languages:
         runs = ", ".join(sorted(sandbox.languages))
         next_step = f"It runs {runs}. Give one that runs {language}, or leave it out."
         raise InvalidSettings(
             "The sandbox of create_execute_tool() does not run its language.", next_step=next_step
+        )
+    if sandbox is not None and not getattr(sandbox, "can_stop_clock", True):
+        raise InvalidSettings(
+            "The sandbox of create_execute_tool() has a clock that goes: after a crash or a yes its code is"
+            " run again, and would be another run.",
+            next_step="Leave it out, or give an engine that keeps to `now`, such as MontySandbox().",
         )
     if not isinstance(state, bool):
         raise _no_option("state", state, "Use True or False.")
@@ -295,6 +327,9 @@ class _Run:
         self._store, self._clock = executions.store, executions.clock
         self._id = ctx.tool_call_id
         self._is_new = asyncio.Event()
+        self._shown_before: dict[int, str] | None = None
+        """How the calls stood when an earlier process left them. Shown again they would look like progress,
+        and code that takes the process down each time would never be found out."""
 
     async def output(self) -> Any:
         row = await queries.found(self._store, self._id)
@@ -323,9 +358,12 @@ class _Run:
             rows=rows,
             changed=self._is_new.set,
         )
+        self._shown_before = {row.seq: row.state for row in rows} or None
+        if self._ctx.when_stopped is not None:
+            self._ctx.when_stopped(lambda: self._stopped(execution))
         outcome = await self._run(execution, row)
         if outcome.status == "paused" and execution.pending is not None:
-            await self._ctx.progress(self._shown(execution))
+            await self._ctx.progress(await self._shown(execution))
             raise _question(execution.pending)
         state: ExecutionState = "completed" if outcome.status == "done" else "error"
         return await self._end(state, await self._told(execution, outcome))
@@ -367,7 +405,7 @@ class _Run:
         return {
             "status": "error",
             "executionId": self._id,
-            "error": f"A person said no to {pending.tool}. {REJECTED}",
+            "error": f"A person said no to {pending.tool}, {REJECTED.partition(', ')[2]}",
             "calls": calls_of(denied),
         }
 
@@ -403,6 +441,21 @@ class _Run:
                 showing.cancel()
                 await asyncio.wait([showing])
 
+    def _stopped(self, execution: Execution) -> tuple[dict[str, Any], list[Statement]]:
+        """What is told of code that a person stops, and what is written with it."""
+        now = self._clock.now_ms()
+        unknown = text_of(CUT_OFF)
+        rows = [
+            row._replace(state="unknown", outcome=unknown, settled_at=now) if row.state == "started" else row
+            for row in execution.rows.values()
+        ]
+        told: dict[str, Any] = {"status": "error", "executionId": self._id, "error": STOPPED}
+        told["calls"] = calls_of(rows)
+        if lines := lines_of(execution.written):
+            told["logs"] = lines
+        closed = queries.closed(self._id, "error", outcome=text_of(told), now=now)
+        return told, [queries.cut_off(self._id, outcome=unknown, now=now), *closed]
+
     async def _told(self, execution: Execution, outcome: Outcome) -> dict[str, Any]:
         told: dict[str, Any] = {
             "status": "completed" if outcome.status == "done" else "error",
@@ -415,8 +468,8 @@ class _Run:
         if lines := lines_of(execution.written):
             told["logs"] = lines
         if outcome.dropped_bytes:
-            told["note"] = f"{outcome.dropped_bytes:,} bytes of its output are left out."
-        told["calls"] = calls_of(execution.rows.values())
+            told["note"] = f"The last {outcome.dropped_bytes:,} bytes of its output are left out."
+        told["calls"] = await unhurried(calls_of, list(execution.rows.values()))
         if (more := len(execution.rows) - LISTED) > 0:
             told["callsLeftOut"] = more
         return told
@@ -432,18 +485,18 @@ class _Run:
         return f"{words} {kept} {_NEXT.get(outcome.status, '')}".rstrip()
 
     async def _result(self, value: Any) -> Any:
-        if is_deep(value):
-            return _TOO_DEEP
-        result = packed(value)
+        if (why := await unhurried(misfit, value)) is not None:
+            return f"[the result is left out: it {why}]"
+        result = await unhurried(_shown_packed, value)
         if self._options.transform is not None:
             try:
                 changed = self._options.transform(result)
                 changed = await changed if inspect.isawaitable(changed) else changed
                 result = jsonable(changed, tool=self._name)
-                result = _TOO_DEEP if is_deep(result) else result
+                result = f"[the result is left out: it {why}]" if (why := misfit(result)) else result
             except Exception:  # noqa: BLE001 - the result is there all the same
                 _log.exception("transform_result of %s failed; the result is given as it is", self._name)
-        if len(text_of(result).encode()) > MOST:
+        if len((await unhurried(text_of, result)).encode()) > MOST:
             return f"[the result is left out: it has more than {MOST:,} bytes; write it to a file]"
         return result
 
@@ -456,11 +509,11 @@ class _Run:
             await self._store.apply(ended)
         return output
 
-    def _shown(self, execution: Execution) -> dict[str, Any]:
+    async def _shown(self, execution: Execution) -> dict[str, Any]:
         return {
             "status": "running" if execution.pending is None else "paused",
             "executionId": self._id,
-            "calls": calls_of(execution.rows.values()),
+            "calls": await unhurried(calls_of, list(execution.rows.values())),
             "logs": lines_of(execution.written),
         }
 
@@ -470,7 +523,10 @@ class _Run:
             while True:
                 await self._is_new.wait()
                 self._is_new.clear()
-                await self._ctx.progress(self._shown(execution))
+                if self._shown_before == {row.seq: row.state for row in execution.rows.values()}:
+                    continue
+                self._shown_before = None
+                await self._ctx.progress(await self._shown(execution))
                 await asyncio.sleep(SHOWN_EVERY)
         except Exception:  # noqa: BLE001 - the code goes on, seen or not
             _log.exception("what code does could not be shown")
@@ -508,7 +564,8 @@ def _codemode(functions: Mapping[str, Function], language: str) -> list[Function
         return describe(functions, given["target"], language)
 
     def made(name: str, description: str, parameter: str, body: Callable[..., Any]) -> Function:
-        schema = {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]}
+        asked = {"type": "string", "maxLength": _LONGEST_QUERY}
+        schema = {"type": "object", "properties": {parameter: asked}, "required": [parameter]}
         tool = Tool(f"codemode_{name}", description, JsonInput(schema), body, on_interrupt="rerun")
         return Function("codemode", name, tool)
 
@@ -516,6 +573,10 @@ def _codemode(functions: Mapping[str, Function], language: str) -> list[Function
         made("search", "Functions that fit some words, as {results: [{path, description}]}.", "query", find),
         made("describe", "The declaration of a function, or of all of a module.", "target", tell),
     ]
+
+
+def _shown_packed(value: Any) -> Any:
+    return shown_int(packed(value))
 
 
 def _question(pending: CallRow) -> Question:
@@ -539,7 +600,7 @@ def _unfenced(code: str) -> str:
 def _description(options: _Options) -> str:
     is_python = options.language == "python"
     call = "await tools.name(key=value)" if is_python else "await tools.name({key: value})"
-    called, same, modules = "functions", "", list[str]()
+    called, same, lost, modules = "functions", "", "", list[str]()
     if options.tools != {}:
         called, same = "tools", f" Tools are functions with the same names and parameters: `{call}`."
         named = "your tools" if options.tools is None else ", ".join(sorted(options.tools))
@@ -551,6 +612,8 @@ def _description(options: _Options) -> str:
         modules.append(f"`state`: the files of the workspace, such as `await {example}`")
         if is_python:
             modules[-1] += "; open() and pathlib work on the same files"
+    elif is_python:
+        lost = " There are no files: what open() writes is thrown away."
     modules.append(
         "`codemode`: `await codemode.search(...)` and `await codemode.describe(...)` find functions"
     )
@@ -564,6 +627,11 @@ def _description(options: _Options) -> str:
         " effect: look before you repeat it. When a person has to agree to a call, the code goes on by"
         " itself after that.",
     ]
+    if not is_python:
+        lines.append(
+            "Whole numbers beyond 2**53 are BigInt, both ways: write 9007199254740993n. Without await a call"
+            " has no result."
+        )
     if is_python:
-        lines.append(f"Code is checked against the functions before anything runs. {LACKS}")
+        lines.append(f"Code is checked against the functions before anything runs. {LACKS}{lost}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Values of code in the log: JSON whose keys are in order, with bytes in an envelope.
+"""Values of code in the log: JSON, with bytes in an envelope.
 
 guest --packed--> tools, rows --unpacked--> guest
 """
@@ -19,7 +19,9 @@ __all__ = [
     "cut",
     "data_of",
     "is_deep",
+    "misfit",
     "packed",
+    "shown_int",
     "text_of",
     "unpacked",
     "value_of",
@@ -29,6 +31,8 @@ MOST = 1_000_000
 """So many characters the input of a call, a result and the code itself may have."""
 DEEPEST = 90
 """So many levels a value may be nested: a message has some of its own around it."""
+LONGEST_INT = 13_200
+"""Bits of the longest whole number that is written: nobody writes or reads one of more than 4,300 digits."""
 _BYTES = "__bytes__"
 
 
@@ -58,7 +62,18 @@ def packed(value: Any) -> Any:
             return {key: packed(one) for key, one in cast("dict[str, Any]", value).items()}
         case list() | tuple():
             return [packed(one) for one in cast("list[Any]", value)]
-        case int() if abs(value) >= 1 << 63:
+        case _:
+            return value
+
+
+def shown_int(value: Any) -> Any:
+    """The same for a message: whole numbers beyond 64 bits are text there, of which nothing is lost."""
+    match value:
+        case dict():
+            return {key: shown_int(one) for key, one in cast("dict[str, Any]", value).items()}
+        case list():
+            return [shown_int(one) for one in cast("list[Any]", value)]
+        case int() if not -(1 << 63) <= value < 1 << 63:
             return str(value)
         case _:
             return value
@@ -77,14 +92,21 @@ def unpacked(value: Any) -> Any:
             return value
 
 
-def is_deep(value: Any) -> bool:
-    """True when a value is nested deeper than a message or a row can hold."""
+def misfit(value: Any) -> str | None:
+    """Why a value does not fit into a row or a message; `None` when it does."""
     level = [value]
     for _ in range(DEEPEST):
+        if any(isinstance(one, int) and one.bit_length() > LONGEST_INT for one in level):
+            return "holds a whole number of more than 4,000 digits; make it text in parts, or less exact"
         level = [inner for one in level for inner in _inside(one)]
         if not level:
-            return False
-    return True
+            return None
+    return f"is nested more than {DEEPEST} levels deep; make it flatter"
+
+
+def is_deep(value: Any) -> bool:
+    """True when a value is nested deeper than a message or a row can hold."""
+    return (misfit(value) or "").startswith("is nested")
 
 
 def _inside(value: Any) -> list[Any]:
@@ -93,10 +115,10 @@ def _inside(value: Any) -> list[Any]:
     return list(cast("list[Any]", value)) if isinstance(value, list | tuple) else []
 
 
-def text_of(value: Any) -> str:
-    """JSON with its keys in order: equal values are equal texts."""
+def text_of(value: Any, *, is_sorted: bool = False) -> str:
+    """JSON. With its keys sorted, equal values are equal texts."""
     return json.dumps(
-        decode_json(encode_json(value)), sort_keys=True, ensure_ascii=False, separators=(",", ":")
+        decode_json(encode_json(value)), sort_keys=is_sorted, ensure_ascii=False, separators=(",", ":")
     )
 
 

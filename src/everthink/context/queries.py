@@ -14,6 +14,7 @@ __all__ = [
     "SHARED",
     "TABLES",
     "cleared",
+    "emptied",
     "forgotten",
     "found",
     "written",
@@ -72,6 +73,14 @@ def written(session: str, label: str, content: str, *, now: int) -> Statement:
         " DO UPDATE SET content = excluded.content, updated_at = excluded.updated_at",
         (session, label, content, now),
     )
+
+
+def emptied(label: str) -> list[Statement]:
+    """Forget what a block holds, in all sessions of an agent."""
+    return [
+        Statement(f"DELETE FROM {table} WHERE agent = :agent AND label = ?", (label,))
+        for table in ("blocks", "entries")
+    ]
 
 
 def forgotten(session: str, label: str) -> Statement:

@@ -22,13 +22,14 @@ from starlette.responses import Response
 from ..access.access import Pass
 from ..address import Address
 from ..app.app import App
+from ..deliveries.showing import came_by
 from ..identity import name_of
 from ..messages import decode_json, parse_stored
 from ..runtime import queries as runtime
 from ..session import queries
 from ..store.port import LONGEST_QUERY, AgentStore, Search, Store
 from ..think import Think
-from . import family
+from . import deliveries, family
 from .memory import layout_of
 from .replies import as_json, body_of, fields_of, refusal
 
@@ -109,17 +110,40 @@ async def _described(store: Store, cls: type[Think], names: Sequence[str]) -> li
     given = {row[0]: row[1] for row in await store.fetch(runtime.values_of(len(agents)), TITLE, *agents)}
     first = {row[0]: row[1:] for row in await store.fetch(queries.first_asked(len(agents)), *agents)}
     children = await family.children_of(store, agents)
+    met = {agent: came_by(parse_stored(*row)) for agent, row in first.items()}
+    chats = await _chats(store, children)
     known = [
         {
             "name": name,
-            "title": _given(given.get(agent)) or _asked(first.get(agent)),
-            "at": used[agent],
+            "title": _given(given.get(agent)) or _asked(first.get(agent)) or (name if agent in chats else ""),
+            "at": max(used.get(agent, 0), chats.get(agent, 0)),
+            "messenger": met.get(agent),
             "children": children.get(agent, []),
         }
         for name, agent in zip(names, agents, strict=True)
-        if agent in used
+        if agent in used or agent in chats
     ]
     return sorted(known, key=lambda one: one["at"], reverse=True)
+
+
+async def _chats(store: Store, children: dict[str, list[Json]]) -> dict[str, int]:
+    """Mark those children that somebody talks to in a messenger. When one of them did last, by their root."""
+    talked = {
+        child["id"]: (root, child)
+        for root, found in children.items()
+        for child in found
+        if child["status"] is None
+    }
+    met = await deliveries.of_agents(store, [(id, child["name"]) for id, (_, child) in talked.items()])
+    if not met:
+        return {}
+    used = {row[0]: row[1] for row in await store.fetch(queries.latest_of(len(met)), *met)}
+    latest: dict[str, int] = {}
+    for id, messenger in met.items():
+        root, child = talked[id]
+        child["messenger"], child["title"] = messenger, messenger["chat"]
+        latest[root] = max(latest.get(root, 0), used.get(id, 0))
+    return latest
 
 
 def _given(value: str | None) -> str:

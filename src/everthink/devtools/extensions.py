@@ -85,7 +85,7 @@ def _told(chat: Chat, info: ExtensionInfo) -> Json:
         "name": info.name,
         "version": info.version,
         "description": said(info.description),
-        "origin": info.origin,
+        "origin": "code" if info.origin == "person" else info.origin,
         "language": info.language,
         "tools": [
             {"name": name, "description": said(tools[name].description), "schema": tools[name].input_schema}
@@ -127,7 +127,9 @@ async def _load(chat: Chat, fields: dict[str, str]) -> Response:
     language: Any = fields.get("language") or "javascript"
     try:
         manifest = as_manifest(given)
-        info = await chat.extensions.manager.load(manifest, fields.get("source", ""), language=language)
+        info = await chat.extensions.manager.load(
+            manifest, fields.get("source", ""), language=language, origin="person"
+        )
     except (ExtensionError, InvalidSettings) as error:
         return refusal(400, str(error))
     return as_json(_told(chat, info))
@@ -136,6 +138,10 @@ async def _load(chat: Chat, fields: dict[str, str]) -> Response:
 async def _unload(chat: Chat, fields: dict[str, str]) -> Response:
     name, manager = fields.get("name", ""), chat.extensions.loaded
     info = next((one for one in manager.list() if one.name == name), None) if manager is not None else None
-    if manager is None or info is None or not await manager.unload(name):
+    # What comes back with the next start finds what it had stored.
+    comes_back = info is not None and info.origin in ("declared", "package")
+    found = None if manager is None else await manager.take_away(name, keep_storage=comes_back)
+    if found is None:
         return refusal(404, f"There is no extension {said(name)!r}. Nothing was changed.")
-    return as_json({"name": name, "comes_back": info.origin in ("declared", "package")})
+    deleted = 0 if found.is_kept else found.values
+    return as_json({"name": name, "comes_back": found.comes_back, "values_deleted": deleted})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from ..address import Address, kebab
 from ..children import queries
@@ -58,14 +58,12 @@ async def _run(store: AgentStore, row: RunRow, steps: Steps) -> Json:
 
 
 def _described(row: RunRow) -> Json:
-    display: Any = row.shown
-    named: Any = cast("Json", display).get("name") if isinstance(display, dict) else None
     return {
         "run_id": row.run_id,
         "class": row.cls,
         "kebab": kebab(row.cls),
         "call_id": row.call_id,
-        "title": named if isinstance(named, str) and named else row.cls,
+        "title": row.title,
         "preview": masked(row.preview),
         "status": row.status,
         "error": masked(row.error),
@@ -97,9 +95,11 @@ async def children_of(database: Store, roots: Sequence[str]) -> dict[str, list[J
 def _child(address: Address, run: RunRow | None, created_at: int) -> Json:
     told = None if run is None else _described(run)
     return {
+        "id": address.id,
         "class": address.cls_name,
         "name": address.name,
         "path": [{"agent": kebab(cls), "name": name} for cls, name in address.path[1:]],
+        "messenger": None,
         "title": address.name if told is None else told["title"],
         "preview": None if told is None else told["preview"],
         "status": None if told is None else told["status"],

@@ -10,6 +10,7 @@
     …    /everthink/inspect/{class}/{name}/skills         skills: skills.py
     …    /everthink/inspect/{class}/{name}/extensions     extensions: extensions.py
     …    /everthink/inspect/{class}/{name}/{family, runs} children and their runs: family.py
+    …    messengers, as part of the first of these: deliveries.py
     …    /everthink/conversations/{class}                 the list beside the page: conversations.py
     WS   /everthink/events/{class}/{name}                 the latest events, then each as it happens
 
@@ -61,7 +62,7 @@ from ..session import queries as session
 from ..session import session_queries as sessions
 from ..store.port import AgentStore
 from ..think import Think
-from . import conversations, extensions, family, files, memory, servers, skills, view
+from . import conversations, deliveries, extensions, family, files, memory, servers, skills, view
 from .layout import Layout
 from .recorder import Recorder
 from .replies import as_json, body_of, fields_of, refusal
@@ -276,6 +277,8 @@ class Inspector:
             "endings": view.endings(await bad_endings(store, ENDINGS)),
             "set_aside": [view.aside(one) for one in await suspects.aside_of(store)],
             "runs": await family.runs(store, turns, self._recorder.steps),
+            "messenger": await deliveries.of_conversation(store, await self._live(store), address.name),
+            "deliveries": await deliveries.listed(store),
             "now": self._app.clock.now_ms(),
         }
 

@@ -216,6 +216,7 @@ class Door:
         external: AbortSignal | None = None,
         plan: Callable[[], Plan] | None = None,
         more: Sequence[Statement] = (),
+        record: Record | None = None,
     ) -> asyncio.Future[Admitted]:
         """`admit`, for whoever may come back to wait for it: its place in the queue is taken already."""
         self._refuse_when_closed()
@@ -223,7 +224,7 @@ class Door:
         ticket = self.queue.reserve(turn.request_id, turn.generation)
         # Whoever asked may stop waiting, but a row that is being written cannot be taken back:
         # from here on the turn goes its own way.
-        admitting = asyncio.ensure_future(self._admit(turn, ticket, external, plan, more))
+        admitting = asyncio.ensure_future(self._admit(turn, ticket, external, plan, more, record))
         self._admitting.add(admitting)
         admitting.add_done_callback(self._admitting.discard)
         return admitting
@@ -235,9 +236,10 @@ class Door:
         external: AbortSignal | None,
         plan: Callable[[], Plan] | None,
         more: Sequence[Statement],
+        record: Record | None,
     ) -> Admitted:
         try:
-            await self._accept(turn, ticket, plan, more)
+            await self._accept(turn, ticket, plan, more, record)
         except BaseException:
             ticket.release()
             self._host.aborts.remove(turn.request_id, turn.signal)

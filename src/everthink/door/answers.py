@@ -54,6 +54,11 @@ class Stranger:
     """The id of the question that it answers, if it says so."""
 
 
+def _named(stranger: Stranger | None, asked: str | None) -> str | None:
+    """The question that an answer names, whoever gives it."""
+    return asked if stranger is None else stranger.question
+
+
 class Answers:
     """What is said about the open calls of one agent. `Think` says what each method means."""
 
@@ -103,22 +108,25 @@ class Answers:
         error_text: str | None = None,
         more: Sequence[Statement] = (),
         stranger: Stranger | None = None,
+        asked: str | None = None,
         by: Any = None,
     ) -> bool:
-        """Settle a call that ran elsewhere. `more` rides in the commit that settles it.
+        """Settle a call that ran elsewhere. `more` rides in the commit that settles it, and `asked` is the id
+        of the question that is answered.
 
         `stranger`: a client says so, and it counts only for a browser's call that the ledger holds as
         asked, and that is theirs to answer. `by` is who said so, as JSON.
         """
         host = self._host
-        check_call("apply_tool_result", tool_call_id=call_id)
+        check_call("apply_tool_result", tool_call_id=call_id, asked=asked)
+        asked = _named(stranger, asked)
         if (live := (host.questions or {}).get(call_id)) is not None and not is_error:
             given = read_answer(live.forms, output)
-            return self._answer_live(call_id, live, given, stranger=stranger)
+            return self._answer_live(call_id, live, given, stranger=stranger, asked=asked)
         question = await question_of(host.store, call_id)
         if question is not None and not is_error:
             given = read_answer(question.forms, output)
-            return await self._answer(call_id, question, given, more, stranger=stranger, by=by)
+            return await self._answer(call_id, question, given, more, stranger=stranger, asked=asked, by=by)
         if stranger is not None and not await is_open(host.store, call_id, in_browser=True, by=mark_of(by)):
             return False
         changed = await self._apply(
@@ -146,15 +154,18 @@ class Answers:
         reason: str | None = None,
         more: Sequence[Statement] = (),
         stranger: Stranger | None = None,
+        asked: str | None = None,
         by: Any = None,
     ) -> bool:
-        """Answer a call that asked for approval. `more` rides in the commit that keeps the answer.
+        """Answer a call that asked for approval. `more` rides in the commit that keeps the answer. `asked` is
+        the id of the question that is meant: a call that asks another by now does not take it.
 
         `stranger`: a client says so, and it counts only for a call that the ledger holds as asking.
         `by` is who said so, as JSON: the call runs in their name.
         """
         host = self._host
-        check_call("apply_tool_approval", tool_call_id=call_id)
+        check_call("apply_tool_approval", tool_call_id=call_id, asked=asked)
+        asked = _named(stranger, asked)
         if not isinstance(cast("object", approved), bool):
             raise InvalidTurn(
                 f"apply_tool_approval: `approved` is True or False, not {approved!r}.",
@@ -163,20 +174,26 @@ class Answers:
         if (live := (host.questions or {}).get(call_id)) is not None:
             declined = {name: Given("decline") for name in live.forms}
             given = yes_to(live.forms) if approved else declined
-            return self._answer_live(call_id, live, given, stranger=stranger)
+            return self._answer_live(call_id, live, given, stranger=stranger, asked=asked)
         question = await question_of(host.store, call_id) if approved else None
         if question is not None:
             given = yes_to(question.forms)
-            return await self._answer(call_id, question, given, more, stranger=stranger, by=by)
-        return await self._approve(call_id, approved, reason, more, stranger=stranger, by=by)
+            return await self._answer(call_id, question, given, more, stranger=stranger, asked=asked, by=by)
+        return await self._approve(call_id, approved, reason, more, stranger=stranger, asked=asked, by=by)
 
     def _answer_live(
-        self, call_id: str, live: LiveQuestion, given: dict[str, Given] | str, *, stranger: Stranger | None
+        self,
+        call_id: str,
+        live: LiveQuestion,
+        given: dict[str, Given] | str,
+        *,
+        stranger: Stranger | None,
+        asked: str | None,
     ) -> bool:
         """Hand an answer to the call that waits for it."""
         if isinstance(given, str):
             return self._refused(call_id, given, stranger=stranger)
-        if live.answered.done() or not self._is_meant(call_id, live.id, stranger):
+        if live.answered.done() or not self._is_meant(call_id, live.id, stranger, asked):
             return False
         live.answered.set_result(given)
         answer = self._host.turns.answer
@@ -188,16 +205,16 @@ class Answers:
             self._host.feed.publish(MessageUpdated(answer.message()))
         return True
 
-    def _is_meant(self, call_id: str, id: str | None, stranger: Stranger | None) -> bool:
-        """False when a client may mean what the call asked before. `id`: of what it asks now, if known."""
+    def _is_meant(self, call_id: str, id: str | None, stranger: Stranger | None, asked: str | None) -> bool:
+        """False when somebody may mean what the call asked before. `id`: of what it asks now, if known."""
+        if asked is not None:
+            return id is None or asked == id
         if stranger is None:
             return True
-        if stranger.question is not None:
-            return id is None or stranger.question == id
-        asked = self._host.asked_again.get(call_id)
-        if id is not None and asked is None:
+        again = self._host.asked_again.get(call_id)
+        if id is not None and again is None:
             return True  # the first that a running call asks
-        return self._host.clock.now_ms() - max(asked or 0, stranger.since) >= SETTLES_MS
+        return self._host.clock.now_ms() - max(again or 0, stranger.since) >= SETTLES_MS
 
     def _refused(self, call_id: str, why: str, *, stranger: Stranger | None) -> bool:
         if stranger is None:
@@ -215,6 +232,7 @@ class Answers:
         more: Sequence[Statement],
         *,
         stranger: Stranger | None,
+        asked: str | None,
         by: Any,
     ) -> bool:
         """Keep what somebody answered to the question of a tool, which then goes on in their name."""
@@ -223,7 +241,7 @@ class Answers:
         kept = encode_json(msgspec.structs.replace(question, answers=given)).decode()
         more = [queries.question_answered(call_id, question=kept), *more]
         return await self._approve(
-            call_id, True, None, more, answers=as_shown(given), stranger=stranger, by=by
+            call_id, True, None, more, answers=as_shown(given), stranger=stranger, asked=asked, by=by
         )
 
     async def _approve(
@@ -235,6 +253,7 @@ class Answers:
         *,
         answers: dict[str, Any] | None = None,
         stranger: Stranger | None,
+        asked: str | None,
         by: Any,
     ) -> bool:
         host = self._host
@@ -243,7 +262,7 @@ class Answers:
         if stranger is not None and not await is_open(host.store, call_id, in_browser=False):
             return False
         again = stranger is not None and await asks_again(host.store, call_id)
-        if again and not self._is_meant(call_id, None, stranger):
+        if again and not self._is_meant(call_id, None, stranger, asked):
             return False
         changed = await self._apply(
             call_id,
@@ -254,7 +273,7 @@ class Answers:
                 reason=reason,
                 answers=answers,
                 is_strangers=stranger is not None,
-                to=stranger.question if stranger else None,
+                to=asked,
             ),
             "approved" if approved else "denied",
             more,

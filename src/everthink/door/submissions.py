@@ -69,6 +69,9 @@ class AcceptedRun:
     identity: Any
     """Who asked the parent."""
     trigger: Trigger = "agent-tool"
+    at_once: bool = False
+    """True when it need not wait for anything but the turns before it: where there is none, it has begun with
+    the commit that accepts it."""
 
 
 @dataclass(slots=True)
@@ -141,11 +144,14 @@ class Submissions:
             turn = self._turn(messages, id or host.new_id(), channel, run.trigger if run else "submission")
             if run is not None:
                 turn.identity = run.identity
-            await self._door.record(turn, record, run.statements(turn.id) if run else ())
-            self._held.append(turn)
+            if run is not None and run.at_once and not self._held:
+                turn.body = self._browser.body
+                await self._door.admitting(turn, record=record, more=run.statements(turn.id))
+            else:
+                await self._door.record(turn, record, await self._with_it(turn, run))
+                self._held.append(turn)
+        submission = _accepted(turn, record)
         try:
-            submission = await self.inspect(turn.id)
-            assert submission is not None
             if run is None:
                 created: dict[str, Any] = {
                     "submission_id": turn.id,
@@ -159,6 +165,13 @@ class Submissions:
         cut = tuple(message.id for message in messages if will_be_cut(message))
         return replace(submission, accepted=True, cut=cut)
 
+    async def _with_it(self, turn: Turn, run: AcceptedRun | None) -> Sequence[Statement]:
+        """What is written in the commit that accepts a turn."""
+        if run is not None:
+            return run.statements(turn.id)
+        addressed = self._host.addressed if turn.channel is not None else None
+        return () if addressed is None else await addressed(turn)
+
     def _queue_up_to(self, turn: Turn) -> None:
         """Queue what was accepted before `turn`, and `turn`: a slow hook must not change the order."""
         while self._held and self._held[0].seq <= turn.seq and not self._door.is_closed:
@@ -170,9 +183,9 @@ class Submissions:
         turn = self._door.new_turn(trigger, input=messages, request_id=id, id=id, channel=channel)
 
         async def prepared() -> bool:
-            # What the conversation is led with when its time has come; one that was cut off keeps its own.
-            if not turn.is_started:
-                turn.body = self._browser.body
+            if turn.is_started:
+                return True  # with its acceptance, or before it was cut off: it keeps what it began with
+            turn.body = self._browser.body  # what the conversation is led with when its time has come
             may_begin = host.may_begin_delivered if trigger == "messenger" else None
             return may_begin is None or await may_begin(turn)
 
@@ -373,24 +386,41 @@ def _statuses(status: Status | Sequence[Status]) -> frozenset[str]:
     return frozenset([status] if isinstance(status, str) else status)
 
 
+def _accepted(turn: Turn, record: Record) -> Submission:
+    """A submission as its row is, which was just written."""
+    created = moment_of(turn.created_at)
+    return Submission(
+        submission_id=turn.id,
+        request_id=turn.request_id,
+        status="running" if turn.is_started else "pending",
+        idempotency_key=record.key,
+        metadata=_metadata_in(record.metadata),
+        created_at=created,
+        started_at=created if turn.is_started else None,
+    )
+
+
 _STATUS: dict[str, Status] = {"accepted": "pending", "interrupted": "running", "failing": "running"}
 
 
 def _submission(row: TurnRow) -> Submission:
-    metadata: Any = None
-    if row.metadata:
-        try:
-            metadata = decode_json(row.metadata)
-        except msgspec.DecodeError:
-            metadata = None
     return Submission(
         submission_id=row.id,
         request_id=row.request_id,
         status=cast("Status", _STATUS.get(row.status, row.status)),
         idempotency_key=row.idempotency_key,
-        metadata=cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else None,
+        metadata=_metadata_in(row.metadata),
         error=row.error,
         created_at=moment_of(row.created_at),
         started_at=None if row.started_at is None else moment_of(row.started_at),
         completed_at=None if row.ended_at is None else moment_of(row.ended_at),
     )
+
+
+def _metadata_in(text: str | None) -> dict[str, Any] | None:
+    """What a row keeps of it. Nothing, when somebody else wrote there."""
+    try:
+        found: Any = decode_json(text) if text else None
+    except msgspec.DecodeError:
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None

@@ -19,7 +19,7 @@ from ..skill_scripts.bridge import Bridge as Files
 from ..skill_scripts.rights import Rights, rules_of
 from ..words import said
 from .queries import StoredValues
-from .values import Manifest
+from .values import Manifest, Origin, owned
 
 if TYPE_CHECKING:
     from .wiring import AgentExtensions
@@ -35,9 +35,11 @@ LONGEST_CONTENT = 200_000
 class Bridge:
     """The host of one extension."""
 
-    def __init__(self, manifest: Manifest, home: AgentExtensions) -> None:
+    def __init__(self, manifest: Manifest, home: AgentExtensions, origin: Origin) -> None:
+        """`origin`: whose its values are."""
         self._name, self._labels, self._may = manifest.name, manifest.labels, manifest.permissions
         self._home = home
+        self._origin: Origin = origin
         self._network = rules_of(self._may.network) if self._may.network else None
         self._verbs: dict[str, Callable[..., Awaitable[Any]]] = {
             "read_file": self._read_file,
@@ -70,11 +72,11 @@ class Bridge:
                 raise ExtensionError(f"Extension error: {verb} is not asked like this.") from None
             raise
 
-    def _need(self, may: bool, right: str) -> None:
+    def _need(self, may: bool, right: str, instead: str = "") -> None:
         if not may:
             raise ExtensionError(
                 f"Extension error: {self._name!r} has no permission for {right}.",
-                next_step="Its manifest has to ask for it, and somebody has to grant it.",
+                next_step=instead or "Its manifest has to ask for it, and somebody has to grant it.",
             )
 
     # --- the workspace
@@ -106,20 +108,33 @@ class Bridge:
     # --- context blocks
 
     async def _get_context(self, label: Any) -> str | None:
-        self._need(self._sees(self._may.context.read, label), f"context read of {said(label, 100)!r}")
+        self._need(
+            self._sees(self._may.context.read, label),
+            f"context read of {said(label, 100)!r}",
+            self._own(label),
+        )
         context = self._home.session.context
         await context.load()
         block = context.get_block(label)
         return None if block is None else block.content
 
     async def _set_context(self, label: Any, content: Any) -> bool:
-        self._need(self._sees(self._may.context.write, label), f"context write of {said(label, 100)!r}")
+        self._need(
+            self._sees(self._may.context.write, label),
+            f"context write of {said(label, 100)!r}",
+            self._own(label),
+        )
         text = _text("content", content, LONGEST_CONTENT)
         try:
-            await self._home.session.context.replace(label, text, is_owner=self._owns(label))
+            await self._home.write_block(label, text, is_owner=self._owns(label))
         except ContextRefused as refused:
             raise ExtensionError(f"Extension error: {refused}") from refused
         return True
+
+    def _own(self, label: Any) -> str:
+        """What to do about the label of a block of its own without the prefix of the extension."""
+        full = [one for one in self._labels if isinstance(label, str) and one.endswith(f"_{label}")]
+        return f"Its own block is called {full[0]!r}." if full else ""
 
     def _sees(self, labels: str | tuple[str, ...], label: Any) -> bool:
         if not isinstance(label, str):
@@ -167,7 +182,7 @@ class Bridge:
 
     def _values(self) -> StoredValues:
         self._need(self._may.storage, "storage")
-        return StoredValues(self._home.store, self._name)
+        return StoredValues(self._home.store, owned(self._name, self._origin))
 
     async def _get_value(self, key: Any) -> Any:
         found = await self._values().get(_key(key))

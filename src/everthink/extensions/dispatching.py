@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -79,7 +80,7 @@ class Listening:
             answer = await self._ask(one, "before_turn", snapshots.of_turn(context, so_far))
             if isinstance(answer, Mapping):
                 said_so = cast("Mapping[str, Any]", answer)
-                config = merged(so_far, said_so, context, one.manifest.name)
+                config = merged(so_far, said_so, context, one.manifest.name, _noting(one))
         return config
 
     async def before_tool_call(self, call: ToolCall, decision: ToolDecision | None) -> None:
@@ -131,9 +132,18 @@ class Listening:
 def _note(one: LoadedExtension, hook: HookName, what: str) -> None:
     """Say it in the log, and beside what the extension has said itself."""
     log.warning("%s of the extension %r %s", hook, one.manifest.name, what)
-    printed = getattr(one, "printed", None)
-    if printed is not None:
-        printed.append(f"{hook} {what}")
+    _noting(one)(f"{hook} {what}")
+
+
+def _noting(one: LoadedExtension) -> Callable[[str], None]:
+    """Puts a line beside what the extension has said itself."""
+
+    def note(line: str) -> None:
+        printed: deque[str] | None = getattr(one, "printed", None)
+        if printed is not None:
+            printed.append(line)
+
+    return note
 
 
 class _Pieces:

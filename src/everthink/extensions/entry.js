@@ -22,12 +22,17 @@ function described() {
     return { isNone: true };
   }
   const { tools, hooks } = extension;
+  if (Array.isArray(tools) || Array.isArray(hooks)) return { isNone: true };
+  const handlers = Object.entries(hooks ?? {});
+  const runs = ([, handler]) => typeof handler === 'function';
   return {
+    fields: Object.keys(extension),
     tools: Object.entries(tools ?? {}).map(([name, tool]) => ({
       name, description: tool?.description, parameters: tool?.parameters, required: tool?.required,
-      runs: typeof tool?.execute === 'function',
+      runs: typeof tool?.execute === 'function', fields: Object.keys(Object(tool)),
     })),
-    hooks: Object.entries(hooks ?? {}).filter(([, handler]) => typeof handler === 'function').map(([name]) => name),
+    hooks: handlers.filter(runs).map(([name]) => name),
+    idle: handlers.filter((one) => !runs(one)).map(([name]) => name),
   };
 }
 

@@ -2,7 +2,8 @@
 
     sandboxed.py --this, the source, one call--> Monty
 
-Not imported by us: it is read as a text. Nothing in here protects the host, which checks every call.
+Not imported by us: it is read as a text, part by part, since every call reads anew what stands before it.
+Nothing in here protects the host, which checks every call.
 """
 
 import json as _json
@@ -13,59 +14,147 @@ import bridge as _sandbox  # pyright: ignore[reportMissingImports] - it is there
 _bridge: Any = _sandbox
 
 
+# Calls of the host begin at once, as in JavaScript. Those whose answer nobody has waited for, by number;
+# and functions of the extension that were called and have not begun, by their names.
+_unheard: Any = {}
+_unbegun: Any = []
+
+
+def _watched(name: str, function: Any) -> Any:  # pyright: ignore[reportUnusedFunction] - called from behind
+    """A function of the extension of which is known whether anybody awaits it."""
+
+    def call(*given: Any, **named: Any) -> Any:
+        place = len(_unbegun)
+        _unbegun.append(name)
+
+        async def begun() -> Any:
+            _unbegun[place] = None
+            return await function(*given, **named)
+
+        return begun()
+
+    return call
+
+
+async def _lost() -> str | None:
+    """What was called, and is lost since nobody awaited it. What was asked of the host is done by then."""
+    words = None
+    for answer in list(_unheard.values()):
+        if answer is not None:
+            try:
+                await answer
+            except Exception as error:  # noqa: BLE001 - told to the host
+                words = words or f"{error} Nobody has awaited this: write `await` before the call."
+    for name in _unbegun:
+        if name is not None:
+            what = f"{name}() was called and nobody has awaited it, so nothing of it was done."
+            return f"{what} Write `await {name}(…)`."
+    return words
+
+
+# --- the host
+
+
+def _ask(verb: str, *given: Any) -> Any:
+    answer: Any = _bridge.call(verb, *given)
+    number = len(_unheard)
+    _unheard[number] = answer
+
+    async def heard() -> Any:
+        _unheard[number] = None
+        return await answer
+
+    return heard()
+
+
 class _Storage:
-    async def get(self, key: str) -> Any:
-        return await _bridge.call("get_value", key)
+    def get(self, key: str) -> Any:
+        return _ask("get_value", key)
 
-    async def set(self, key: str, value: Any) -> Any:
-        return await _bridge.call("set_value", key, value)
+    def set(self, key: str, value: Any) -> Any:
+        return _ask("set_value", key, value)
 
-    async def delete(self, key: str) -> Any:
-        return await _bridge.call("delete_value", key)
+    def delete(self, key: str) -> Any:
+        return _ask("delete_value", key)
 
-    async def list(self) -> Any:
-        return await _bridge.call("list_values")
+    def list(self) -> Any:
+        return _ask("list_values")
 
 
 class _Host:
     def __init__(self) -> None:
         self.storage = _Storage()
 
-    async def read_file(self, path: str) -> Any:
-        return await _bridge.call("read_file", path)
+    def read_file(self, path: str) -> Any:
+        return _ask("read_file", path)
 
-    async def list_files(self, folder: str = "/") -> Any:
-        return await _bridge.call("list_files", folder)
+    def list_files(self, folder: str = "/") -> Any:
+        return _ask("list_files", folder)
 
-    async def write_file(self, path: str, content: str) -> Any:
-        return await _bridge.call("write_file", path, content)
+    def write_file(self, path: str, content: str) -> Any:
+        return _ask("write_file", path, content)
 
-    async def delete_file(self, path: str) -> Any:
-        return await _bridge.call("delete_file", path)
+    def delete_file(self, path: str) -> Any:
+        return _ask("delete_file", path)
 
-    async def get_context(self, label: str) -> Any:
-        return await _bridge.call("get_context", label)
+    def get_context(self, label: str) -> Any:
+        return _ask("get_context", label)
 
-    async def set_context(self, label: str, content: str) -> Any:
-        return await _bridge.call("set_context", label, content)
+    def set_context(self, label: str, content: str) -> Any:
+        return _ask("set_context", label, content)
 
-    async def get_messages(self, limit: Any = None) -> Any:
-        return await _bridge.call("get_messages", limit)
+    def get_messages(self, limit: Any = None) -> Any:
+        return _ask("get_messages", limit)
 
-    async def send_message(self, content: str) -> Any:
-        return await _bridge.call("send_message", content)
+    def send_message(self, content: str) -> Any:
+        return _ask("send_message", content)
 
-    async def get_session_info(self) -> Any:
-        return await _bridge.call("get_session_info")
+    def get_session_info(self) -> Any:
+        return _ask("get_session_info")
 
-    async def fetch(self, url: str, options: Any = None) -> Any:
-        return await _bridge.call("fetch", url, options)
+    def fetch(self, url: str, options: Any = None) -> Any:
+        return _ask("fetch", url, options)
+
+
+# --- what it has
+
+
+def _runs(handler: Any) -> bool:
+    """Whether it can be called, as far as that can be said here."""
+    return type(handler).__name__ not in _IDLE
+
+
+_IDLE = ("NoneType", "bool", "int", "float", "str", "list", "tuple", "dict", "coroutine")
+
+
+def _described() -> Any:
+    """What the source has."""
+    if type(tools).__name__ != "dict" or type(hooks).__name__ != "dict":
+        return {"isNone": True}
+    return {
+        "tools": [
+            {
+                "name": one,
+                "description": tool.get("description"),
+                "parameters": tool.get("parameters"),
+                "required": tool.get("required"),
+                "runs": _runs(tool.get("execute")),
+                "fields": list(tool),
+            }
+            for one, tool in tools.items()
+        ],
+        "hooks": [one for one, handler in hooks.items() if _runs(handler)],
+        "idle": [one for one, handler in hooks.items() if not _runs(handler)],
+    }
+
+
+# --- a call
 
 
 async def _called(handler: Any, given: Any, host: Any) -> Any:
     value: Any = handler(given, host)
-    if type(value).__name__ == "coroutine":
-        return await value
+    while type(value).__name__ == "coroutine":
+        value = await value
     return value
 
 
@@ -74,36 +163,37 @@ async def run_extension(written: str) -> Any:
     job: Any = _json.loads(written)
     what, name, given = job["what"], job["name"], job["given"]
     if what == "describe":
-        return {
-            "tools": [
-                {
-                    "name": one,
-                    "description": tool.get("description"),
-                    "parameters": tool.get("parameters"),
-                    "required": tool.get("required"),
-                    "runs": "execute" in tool,
-                }
-                for one, tool in tools.items()
-            ],
-            "hooks": list(hooks),
-        }
+        return _described()
     host: Any = _Host() if job["hasHost"] else None
+    value: Any = None
     failed: Any = None
     try:
         if what == "tool":
-            return {"value": await _called(tools[name]["execute"], given, host)}
-        if what == "hook":
-            return {"value": await _called(hooks[name], given, host)}
-        for one in given:
-            try:
-                await _called(hooks[name], one, host)
-            except Exception as error:  # noqa: BLE001 - told to the host
-                failed = failed or error
+            value = await _called(tools[name]["execute"], given, host)
+        elif what == "hook":
+            value = await _called(_handler(name), given, host)
+        else:
+            for one in given:
+                try:
+                    await _called(_handler(name), one, host)
+                except Exception as error:  # noqa: BLE001 - told to the host
+                    failed = failed or error
     except Exception as error:  # noqa: BLE001 - told to the host
         failed = error
-    if failed is None:
-        return {"value": None}
-    return {"failed": {"name": type(failed).__name__, "message": str(failed)}}
+    lost = await _lost()
+    if failed is not None:
+        return {"failed": {"name": type(failed).__name__, "message": str(failed)}}
+    if lost is not None:
+        return {"failed": {"name": "RuntimeError", "message": lost}}
+    return {"value": value}
+
+
+def _handler(name: str) -> Any:
+    """The handler of a hook, which may be written as in JavaScript."""
+    if name in hooks:
+        return hooks[name]
+    first, *more = name.split("_")
+    return hooks[first + "".join([word.capitalize() for word in more])]
 
 
 tools: Any = {}

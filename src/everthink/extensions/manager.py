@@ -22,6 +22,7 @@ from ..store.port import Statement
 from ..tools.tool import Tool
 from .found import Found
 from .port import ExtensionHost, ExtensionStorage, LoadedExtension
+from .queries import StoredExtensions
 from .sandboxed import SandboxedExtension, read
 from .values import (
     HOOKS,
@@ -33,6 +34,7 @@ from .values import (
     Manifest,
     Origin,
     StoredExtension,
+    Unloaded,
     as_extension,
 )
 
@@ -87,6 +89,8 @@ class ExtensionManager:
         """Those that were stored and could not be taken up, with the reason."""
         self.policy: Callable[[ExtensionRequest], Any] | None = None
         """Says which rights an extension gets that a model loads. `None`: `create_extension_tools` does."""
+        self.host_for: Callable[[Manifest, Origin], ExtensionHost | None] | None = None
+        """`create_host` for whoever has to know who has loaded an extension."""
         self.on_unload: OnUnload | None = None
         """Called after one was unloaded, with its name and the full labels of its blocks."""
         self.on_load: Callable[[LoadedExtension], Any] | None = None
@@ -142,7 +146,7 @@ class ExtensionManager:
             one = self._sandboxed(extension, origin, found)
             tools = self._named(one)
             info = self._info(one, tuple(tools))
-            if self._storage is not None and origin in ("code", "model"):
+            if self._storage is not None and origin in ("code", "person", "model"):
                 entry = StoredExtension(extension, origin, found.as_json())
                 commit = None if together is None else partial(together, info)
                 await self._storage.save(entry, commit)
@@ -188,23 +192,34 @@ class ExtensionManager:
             return None
         return one
 
-    async def unload(self, name: str) -> bool:
+    async def unload(self, name: str, *, keep_storage: bool = False) -> bool:
         """Take an extension away, with its tools, its hooks, its blocks, and what is stored of it.
 
-        False when there is none of that name.
+        False when there is none of that name. With `keep_storage` the values that it has kept stay, and what
+        its blocks hold, for the next version of it. They belong to its name and to who had loaded it.
         """
+        return await self.take_away(name, keep_storage=keep_storage) is not None
+
+    async def take_away(self, name: str, *, keep_storage: bool = False) -> Unloaded | None:
+        """The same; what became of what it had stored, or `None` when there is none of that name."""
         async with self._busy:
             one = self._loaded.get(name)
             if one is None:
-                return False
-            if self._storage is not None:
+                return None
+            values = 0
+            if isinstance(self._storage, StoredExtensions):
+                values = await self._storage.unload(one.manifest, one.origin, keep=keep_storage)
+            elif self._storage is not None:
                 await self._storage.remove(name)
             del self._loaded[name], self._tools[name]
             self._order()
         await one.close()
         if self.on_unload is not None:
             await awaited(self.on_unload(name, one.manifest.labels))
-        return True
+        if values:
+            became = "stay, for what is loaded under this name again" if keep_storage else "are deleted"
+            log.info("the extension %r was unloaded; %d values that it had stored %s", name, values, became)
+        return Unloaded(name, one.origin, values, keep_storage)
 
     async def aclose(self) -> None:
         """End what it has started itself, outside of an agent. What is stored stays."""
@@ -250,12 +265,15 @@ class ExtensionManager:
     def _sandboxed(self, extension: Extension, origin: Origin, found: Found) -> SandboxedExtension:
         may = extension.manifest.permissions
         create = None if may.is_empty else self._create_host
+        host = None if create is None else create(extension.manifest)
+        if self.host_for is not None and not may.is_empty:
+            host = self.host_for(extension.manifest, origin)
         return SandboxedExtension(
             extension,
             origin,
             found,
             engines=self._of(),
-            host=None if create is None else create(extension.manifest),
+            host=host,
             hook_timeout=self._hook_timeout,
             room=self._room,
         )
@@ -308,6 +326,7 @@ class ExtensionManager:
             permissions=manifest.permissions,
             origin=one.origin,
             language=None if extension is None else extension.language,
+            notes=getattr(one, "notes", ()),
         )
 
 

@@ -9,7 +9,7 @@ left out, and the others count.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ import msgspec
 from ..errors import AgentError
 from ..hooks.values import Timeouts, TurnConfig, TurnContext, tool_choice_of
 from ..models import port as model
-from ..settings import as_settings
+from ..settings import as_settings, nearest
 from ..words import said
 
 __all__ = ["FIELDS", "merged"]
@@ -50,18 +50,29 @@ _ADDED = ("headers", "provider_options")
 """Of these what there was stays, where it says nothing else."""
 
 
-def merged(config: TurnConfig, answer: Mapping[str, Any], context: TurnContext, by: str) -> TurnConfig:
-    """The config with what an extension said, by our names."""
+def merged(
+    config: TurnConfig,
+    answer: Mapping[str, Any],
+    context: TurnContext,
+    by: str,
+    tell: Callable[[str], object] = lambda words: None,
+) -> TurnConfig:
+    """The config with what an extension said, by our names. `tell` hears what is left out, as the log."""
     for name, value in answer.items():
         if value is None:
             continue
         if name not in FIELDS:
-            log.warning("the extension %r may not change %s of a turn; it is left out", by, said(name, 80))
-            continue
-        try:
-            config = _with(config, name, value, context)
-        except (AgentError, msgspec.ValidationError) as error:
-            log.warning("the extension %r: %s is left out: %s", by, name, said(error))
+            near = nearest(name, FIELDS, like=0.8)
+            meant = f". Did you mean {near!r}?" if near else ""
+            words = f"may not change {said(name, 80)} of a turn; it is left out{meant}"
+        else:
+            try:
+                config = _with(config, name, value, context)
+                continue
+            except (AgentError, msgspec.ValidationError) as error:
+                words = f"gives a {name} that is left out: {said(error)}"
+        log.warning("the extension %r %s", by, words)
+        tell(f"before_turn {words}")
     return config
 
 
@@ -93,7 +104,12 @@ def _known(names: Any, tools: Collection[str]) -> Any:
     """Names of tools, all of which there are."""
     for name in cast("list[Any]", names if isinstance(names, list) else []):
         if name not in tools:
-            raise AgentError(f"There is no tool {said(name, 80)!r} in this turn.")
+            ending = [one for one in tools if one.endswith(f"_{name}")]
+            near = ending[0] if ending else nearest(str(name), tools)
+            raise AgentError(
+                f"There is no tool {said(name, 80)!r} in this turn.",
+                next_step=f"Did you mean {near!r}?" if near else "",
+            )
     return cast("Any", names)
 
 

@@ -9,17 +9,19 @@ Nothing of a package is imported before an agent names it: its code has all the 
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
+from traceback import walk_tb
 from typing import Any
 
 from ..errors import ExtensionError, InvalidSettings
 from ..settings import nearest, shown
 from ..words import said
-from .trusted import TrustedExtension, TrustedLoaded
+from .trusted import TrustedExtension, TrustedLoaded, check_options
 from .values import InstalledExtension, prefix_of
 
-__all__ = ["GROUP", "Package", "found", "installed", "loaded", "packages"]
+__all__ = ["GROUP", "Package", "check", "found", "installed", "loaded", "packages"]
 
 GROUP = "everthink.extensions"
 """The group of entry points."""
@@ -85,7 +87,7 @@ def _only(name: str, there: list[Package]) -> Package:
         )
     names = sorted({one.name for one in there})
     near = nearest(name, names)
-    listed = f"InstalledExtension are: {', '.join(names)}." if names else "No package here brings one along."
+    listed = f"Installed are: {', '.join(names)}." if names else "No package here brings one along."
     raise ExtensionError(
         f"No installed package has the extension {name!r}.",
         next_step=(f"Did you mean {near!r}?" if near else f"{listed} Install its package into this Python."),
@@ -99,7 +101,7 @@ def _class(package: Package) -> type[TrustedExtension]:
     except (Exception, SystemExit) as error:  # whatever a module of others raises
         raise ExtensionError(
             f"The extension {package.name!r} cannot be imported ({where}):"
-            f" {said(f'{type(error).__name__}: {error}')}",
+            f" {said(f'{type(error).__name__}: {error}')}{_place(error)}",
             next_step=f"Install another version of {package.distribution}, or what it lacks.",
         ) from error
     if not isinstance(value, type) or not issubclass(value, TrustedExtension):
@@ -108,6 +110,30 @@ def _class(package: Package) -> type[TrustedExtension]:
             next_step="Its entry point names a subclass of everthink.extensions.TrustedExtension.",
         )
     return value
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised: the innermost file that is not Python's own machinery of imports."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ({error.filename}:{error.lineno})"
+    files = [
+        (frame.f_code.co_filename, line)
+        for frame, line in walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith("<frozen")
+    ]
+    ours = {__file__, importlib.metadata.__file__, importlib.__file__}
+    places = [f" ({name}:{line})" for name, line in files if name not in ours]
+    return places[-1] if places else ""
+
+
+def check(declared: InstalledExtension) -> None:
+    """Raise for an extension of a package that no agent could have. It is imported, and none is made."""
+    if declared.kind is not None:
+        check_options(declared.kind, declared.options, declared.name, "")
+        return
+    package, kind = found(declared.name)
+    where = f" ({package.distribution} {package.version})"
+    check_options(kind, declared.options, declared.name, where)
 
 
 async def loaded(declared: InstalledExtension, agent: Any) -> TrustedLoaded:

@@ -5,6 +5,7 @@
 
 One row is one extension of one agent, with the rights that it was granted and what was found in its source;
 or one value that an extension has kept under a key of its own. What `get_extensions()` declares has no row.
+Values belong to a name and to who has loaded what is called so (`owned`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from ..context import queries as context
 from ..errors import AgentError
 from ..messages import decode_json, encode_json
 from ..store.port import AgentStore, Statement
-from .values import Extension, Manifest, Origin, StoredExtension
+from .values import Extension, Manifest, Origin, StoredExtension, kept_under, owned
 
 if TYPE_CHECKING:
     from .port import Commit
@@ -74,9 +76,15 @@ class StoredExtensions:
     """Where an agent keeps the extensions that were loaded while it ran."""
 
     def __init__(
-        self, store: AgentStore, now: Callable[[], int], save_value: Callable[[str, Any], Statement]
+        self,
+        store: AgentStore,
+        now: Callable[[], int],
+        save_value: Callable[[str, Any], Statement],
+        owns: Callable[[str], bool],
     ) -> None:
+        """`owns` says of the label of a block whether it is of an extension, and not of the agent itself."""
         self._store, self._now, self._save_value = store, now, save_value
+        self._owns = owns
 
     async def entries(self) -> Sequence[StoredExtension]:
         """All of them, in the order in which they were loaded. One that cannot be read is left out."""
@@ -110,6 +118,19 @@ class StoredExtensions:
     async def remove(self, name: str) -> None:
         """Forget one, with the values that it kept itself."""
         await self._store.apply([Statement(sql, (name,)) for sql in _REMOVED])
+
+    async def unload(self, manifest: Manifest, origin: Origin, *, keep: bool) -> int:
+        """Forget one, and unless `keep` its values and what its blocks hold, in one commit."""
+        row, values = _REMOVED
+        owner = owned(manifest.name, origin)
+        count = len(await StoredValues(self._store, owner).sizes())
+        statements = [Statement(row, (manifest.name,))]
+        if not keep:
+            statements.append(Statement(values, (owner,)))
+            own = [kept_under(label, origin) for label in manifest.labels if self._owns(label)]
+            statements += [one for label in own for one in context.emptied(label)]
+        await self._store.apply(statements)
+        return count
 
 
 class StoredValues:

@@ -9,6 +9,7 @@ shared: neither by two extensions, nor by two agents that have the same one.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import hashlib
 import logging
@@ -16,7 +17,7 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -29,9 +30,9 @@ from ..tools.json_input import JsonInput
 from ..tools.tool import Origin as ToolOrigin
 from ..tools.tool import Tool
 from ..words import clean, said
-from .found import Found, FoundTool, found_in
+from .found import Found, FoundTool, check_meant, found_in
 from .port import ExtensionHost
-from .values import Extension, HookName, Manifest, Origin
+from .values import Extension, HookName, Manifest, Origin, camel
 
 if TYPE_CHECKING:
     from ..engines.sandboxes import Sandboxes
@@ -73,20 +74,48 @@ _MOST_KNOWN = 1_000
 async def read(extension: Extension, engines: Sandboxes) -> Found:
     """Run a source once, to see what it has. Raises `ExtensionError`."""
     key = hashlib.sha256(f"{extension.language}\0{extension.source}".encode("utf-8", "replace")).digest()
-    is_python = extension.language == "python"
     if key in _known:
         _known.move_to_end(key)
-        return found_in(_known[key], extension.manifest, python=is_python)
+        return _meant(_known[key], extension)
     manifest = extension.manifest
     job = _job(extension, "describe", "", None, has_host=False, keep=uuid4().hex, limits=_LOADING)
     outcome = await engines.extensions(extension.language).run(job, NoHost())
     if outcome.status != "done":
-        why = _in_lines_of_source(extension, outcome.error or outcome.status)
-        raise ExtensionError(f"The extension {manifest.name!r} cannot be loaded: {clean(why, LONGEST_ERROR)}")
-    found = found_in(outcome.value, manifest, python=is_python)
-    _known[key] = outcome.value
+        why = _in_lines_of_source(extension, outcome.error or outcome.status, _before("describe"))
+        raise ExtensionError(
+            f"The extension {manifest.name!r} cannot be loaded: {clean(why, LONGEST_ERROR)}",
+            next_step=_otherwise(extension),
+        )
+    value = outcome.value
+    if extension.language == "python" and isinstance(value, dict):
+        value = {**cast("dict[str, Any]", value), "fields": _dicts(extension.source)}
+    found = _meant(value, extension)
+    _known[key] = value
     while len(_known) > _MOST_KNOWN:
         _known.popitem(last=False)
+    return found
+
+
+_LOOKS_LIKE = {
+    "python": re.compile(
+        r"\s*(?:#[^\n]*\s+)*(?:(?:async )?def |from \w+ import |import \w+\n|(?:tools|hooks) = \{)"
+    ),
+    "javascript": re.compile(r"\s*(?://[^\n]*\s+)*(?:\(?\{|\(?\(\) =>|export |const |function )"),
+}
+
+
+def _otherwise(extension: Extension) -> str:
+    """What to do about a source that is written in another language than was said."""
+    is_python = extension.language == "python"
+    other = "javascript" if is_python else "python"
+    if _LOOKS_LIKE[other].match(extension.source) is None:
+        return ""
+    return f"It looks like {'JavaScript' if is_python else 'Python'}: load it with language={other!r}."
+
+
+def _meant(value: Any, extension: Extension) -> Found:
+    found = found_in(value, extension.manifest, python=extension.language == "python")
+    check_meant(extension.manifest, found)
     return found
 
 
@@ -117,6 +146,13 @@ class SandboxedExtension:
         self._tools = {one.name: self._tool(one) for one in self._found.tools}
         self.printed: deque[str] = deque(maxlen=LOGGED)
         """The last lines that it has printed."""
+        self._found.tell(self.manifest.name)
+        self.printed.extend(f"note: {note}" for note in self.notes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What it has and what is not used, in words."""
+        return self._found.notes
 
     @property
     def manifest(self) -> Manifest:
@@ -169,7 +205,7 @@ class SandboxedExtension:
         if self._is_closed:
             raise ToolError(f"The extension {self.manifest.name!r} has been unloaded.")
         extension, asked = self.extension, _Asked(self._host, self.printed)
-        written = _hook_name(name) if what != "tool" and extension.language != "python" else name
+        written = camel(name) if what != "tool" and extension.language != "python" else name
         job = _job(
             extension, what, written, given, has_host=self._host is not None, keep=self._keep, limits=limits
         )
@@ -177,13 +213,21 @@ class SandboxedExtension:
             outcome = await self._engines.extensions(extension.language).run(job, asked)
         asked.flush()
         if outcome.status != "done":
-            why = _in_lines_of_source(extension, outcome.error or outcome.status)
+            before = _before(what, self._host is not None)
+            why = _in_lines_of_source(extension, outcome.error or outcome.status, before)
             raise ToolError(clean(f"{self.manifest.name}: {why}", LONGEST_ERROR))
         answer = _object(outcome.value)
         if answer.get("failed") is not None:
-            words = _object(answer["failed"]).get("message")
-            raise ToolError(clean(words or "It failed without a message.", LONGEST_ERROR))
+            words = _object(answer["failed"]).get("message") or "It failed without a message."
+            raise ToolError(clean(self._with_rights(str(words)), LONGEST_ERROR))
         return answer.get("value")
+
+    def _with_rights(self, words: str) -> str:
+        """An error of code that asks somebody who is not there, with the reason why nobody is."""
+        if self._host is not None or _NOBODY.search(words) is None:
+            return words
+        nothing = "None" if self.extension.language == "python" else "null"
+        return f"{words}\n`host` is {nothing}: its manifest was granted no rights. It has to ask for some."
 
     # --- names: ours are Python's
 
@@ -251,11 +295,12 @@ def _job(
     asked = {"what": what, "name": name, "given": given, "hasHost": has_host}
     path = extension.manifest.prefix
     if extension.language == "python":
-        written = encode_json(asked).decode()
+        call = f"await run_extension({encode_json(asked).decode()!r})\n"
+        watches = "" if what == "describe" else _watches(extension.source)
         return Job(
             language="python",
             path=path,
-            source=f"{_entry('entry.py')}{extension.source}\n\nawait run_extension({written!r})\n",
+            source=f"{_before(what, has_host)}{extension.source}\n\n{watches}{call}",
             names=_NAMES,
             check_types=what == "describe",  # the same source, later, has the same types
             limits=limits,
@@ -274,34 +319,66 @@ def _job(
     )
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
+def _watches(source: str) -> str:
+    """Lines that let `entry.py` know which functions are called and never awaited."""
+    body = _parsed(source)
+    named = [one.name for one in body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found = [one.name for one in body if isinstance(one, ast.AsyncFunctionDef)]
+    return "".join(f"{name} = _watched({name!r}, {name})\n" for name in found if named.count(name) == 1)
+
+
+def _dicts(source: str) -> list[str]:
+    """The names that a source in Python gives to dictionaries."""
+    made = [one for one in _parsed(source) if isinstance(one, ast.Assign) and isinstance(one.value, ast.Dict)]
+    return [target.id for one in made for target in one.targets if isinstance(target, ast.Name)]
+
+
+def _parsed(source: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []  # the interpreter reads more than we do, or says what is wrong
+
+
 @cache
 def _entry(name: str) -> str:
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
+@cache
+def _before(what: str, has_host: bool = False) -> str:
+    """What stands before a source in Python: the parts that a job has a use for. All that says what it has is
+    read once, with the types of the whole."""
+    first, host, describing, call = _PARTS.split(_entry("entry.py"))
+    if what == "describe":
+        return first + host + describing + call
+    return first + (host if has_host else "") + call
+
+
+_PARTS = re.compile(r"^# --- .*\n", re.M)
+_ASKED = (
+    "read_file|list_files|write_file|delete_file|get_context|set_context|get_messages|send_message"
+    "|get_session_info|fetch|storage|readFile|listFiles|writeFile|deleteFile|getContext|setContext|getMessages"
+    "|sendMessage|getSessionInfo"
+)
+_NOBODY = re.compile(rf"(?:property '|no attribute ')(?:{_ASKED})'")
 _LINE = re.compile(r"\bline (\d+)")
 
 
-def _in_lines_of_source(extension: Extension, words: str) -> str:
+def _in_lines_of_source(extension: Extension, words: str, entry: str) -> str:
     """An error with the lines of the extension, without those that stand before it."""
     if extension.language != "python":
         return "\n".join(line for line in words.split("\n") if "(extension.mjs:" not in line)
-    before = _entry("entry.py").count("\n")
+    before = entry.count("\n")
     return _LINE.sub(lambda found: f"line {max(1, int(found[1]) - before)}", words)
-
-
-_HOOK = re.compile(r"_([a-z])")
-
-
-def _hook_name(name: str) -> str:
-    return _HOOK.sub(lambda found: found[1].upper(), name)
 
 
 def _camel_keys(snapshot: Mapping[str, Any]) -> dict[str, Any]:
     """A snapshot with the names of JavaScript. What is in it is somebody else's and stays as it is."""
-    named = {_hook_name(key): value for key, value in snapshot.items()}
+    named = {camel(key): value for key, value in snapshot.items()}
     if isinstance(usage := named.get("usage"), Mapping):
-        named["usage"] = {_hook_name(key): value for key, value in cast("Mapping[str, Any]", usage).items()}
+        named["usage"] = {camel(key): value for key, value in cast("Mapping[str, Any]", usage).items()}
     return named
 
 

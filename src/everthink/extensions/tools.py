@@ -246,7 +246,12 @@ class _Door:
                 f"The extension {name!r} was not loaded by you, so it stays.",
                 next_step="Ask the people who run this agent.",
             )
-        return {"unloaded": await manager.unload(name), "name": name}
+        found = await manager.take_away(name)
+        if found is None:
+            return {"unloaded": False, "name": name, "message": "There is no extension of that name."}
+        message = "Its tools and hooks are gone, with all that it had stored"
+        message += f" ({found.values} values)." if found.values else "."
+        return {"unloaded": True, "name": name, "message": message}
 
     def _of(self, ctx: ToolContext) -> ExtensionManager:
         found = self._manager or getattr(ctx.agent, "extension_manager", None)
@@ -293,7 +298,7 @@ def _loaded(info: ExtensionInfo, *, left_out: bool) -> dict[str, Any]:
     message = f"Loaded. Its tools begin with {info.prefix}_ and are offered from the next turn on."
     if left_out:
         message += " It was granted less than you asked for: see list_extensions."
-    return {
+    told = {
         "loaded": True,
         "name": info.name,
         "prefix": info.prefix,
@@ -301,3 +306,4 @@ def _loaded(info: ExtensionInfo, *, left_out: bool) -> dict[str, Any]:
         "tools": list(info.tools),
         "message": message,
     }
+    return told | ({"notes": list(info.notes)} if info.notes else {})

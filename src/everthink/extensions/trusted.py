@@ -27,7 +27,7 @@ from ..words import said
 from .sandboxed import LOGGED, TOOLS
 from .values import HOOKS, ContextBlockInfo, HookName, Manifest, Origin
 
-__all__ = ["TrustedExtension", "TrustedLoaded", "manifest_of"]
+__all__ = ["TrustedExtension", "TrustedLoaded", "check_options", "manifest_of"]
 
 log = logging.getLogger("everthink.extensions")
 
@@ -113,6 +113,18 @@ def _hooks(cls: type[TrustedExtension]) -> tuple[HookName, ...]:
     return tuple(name for name in HOOKS if callable(getattr(cls, name, None)))
 
 
+def _idle(cls: type[TrustedExtension], manifest: Manifest) -> tuple[str, ...]:
+    """A note on an extension that adds nothing, with the method that was meant to be a tool."""
+    does_something = cls.on_load is not TrustedExtension.on_load
+    if manifest.tools or manifest.hooks or manifest.context or does_something:
+        return ()
+    own = [
+        name for name, value in vars(cls).items() if inspect.isfunction(value) and not name.startswith("_")
+    ]
+    meant = f". Is {own[0]}() a tool? Then write @tool above it" if own else ""
+    return (f"it has neither a tool, a hook nor a context block{meant}",)
+
+
 class TrustedLoaded:
     """A trusted extension of one agent, as its manager uses it."""
 
@@ -120,6 +132,10 @@ class TrustedLoaded:
         self._of, self._manifest = extension, manifest
         self._is_closed = False
         self._tools = {name: self._tool(tool) for name, tool in tools_of(type(extension)).items()}
+        self.notes = _idle(type(extension), manifest)
+        """What it has and what is not used, in words."""
+        for note in self.notes:
+            log.warning("the extension %r: %s", manifest.name, note)
 
     @classmethod
     async def begun(
@@ -209,21 +225,27 @@ class TrustedLoaded:
             raise ToolError(f"The extension {self._manifest.name!r} has been unloaded.")
 
 
-def _made(kind: type[TrustedExtension], options: Mapping[str, Any], name: str) -> TrustedExtension:
+def check_options(kind: type[TrustedExtension], options: Mapping[str, Any], name: str, where: str) -> None:
+    """Raise `InvalidSettings` for options that an extension does not take. Nothing of it is run."""
     signature = inspect.signature(kind)
     try:
         signature.bind(**options)
     except TypeError as error:
         takes = ", ".join(signature.parameters)
-        near = [one for option in options if (one := nearest(option, signature.parameters))]
+        wrong = [option for option in options if option not in signature.parameters]
+        near = [one for option in wrong if (one := nearest(option, signature.parameters))]
         raise InvalidSettings(
-            f"installed({name!r}): {error}.",
+            f"installed({name!r}){where}: {error}.",
             next_step=f"Did you mean {near[0]!r}?"
             if near
             else f"It takes: {takes}."
             if takes
             else "It takes no options.",
         ) from None
+
+
+def _made(kind: type[TrustedExtension], options: Mapping[str, Any], name: str) -> TrustedExtension:
+    check_options(kind, options, name, "")
     try:
         return kind(**options)
     except Exception as error:

@@ -38,16 +38,20 @@ __all__ = [
     "Refuse",
     "SessionPermissions",
     "StoredExtension",
+    "Unloaded",
     "WorkspaceAccess",
     "as_extension",
     "as_installed",
     "as_manifest",
     "as_permissions",
     "beyond",
+    "camel",
     "capped",
     "has_port",
+    "kept_under",
     "listed",
     "name_of",
+    "owned",
     "prefix_of",
 ]
 
@@ -62,13 +66,14 @@ HOOKS: tuple[HookName, ...] = (
     "on_chunk",
 )
 """The hooks that extensions hear, in the order of a turn. Manifests may write them as `beforeTurn`, too."""
-Origin = Literal["declared", "code", "model", "package"]
-"""Where an extension comes from: `get_extensions()`, a call of `load`, a model, or an installed package."""
+Origin = Literal["declared", "code", "person", "model", "package"]
+"""Where an extension comes from: `get_extensions()`, a call of `load`, the page, a model, or a package."""
 WorkspaceAccess = Literal["none", "read", "read-write"]
 _WORKSPACE: tuple[WorkspaceAccess, ...] = ("none", "read", "read-write")
 BlockType = Literal["readonly", "writable", "skill", "searchable"]
 _TYPES: tuple[BlockType, ...] = ("readonly", "writable", "skill", "searchable")
 
+_FILE = re.compile(r"[\w./~-]+\.(?:js|mjs|ts|py)")
 LONGEST_NAME, LONGEST_VERSION, LONGEST_DESCRIPTION = 40, 64, 1_000
 MOST_BLOCKS, MOST_HOSTS = 16, 50
 LONGEST_SOURCE = 500_000
@@ -266,8 +271,8 @@ def prefix_of(name: str) -> str:
 
 def clean_name(name: Any, what: str) -> str:
     """`word-count.js` as `word_count_js`."""
-    if not isinstance(name, str) or len(name) > LONGEST_NAME:
-        raise ExtensionError(f"{shown(name)} cannot be the {what}: it is a text of 1 to {LONGEST_NAME}.")
+    if not isinstance(name, str) or len(name) > LONGEST_NAME or not name.isprintable():
+        raise ExtensionError(f"{shown(name)} cannot be the {what}: it is a line of 1 to {LONGEST_NAME}.")
     clean = re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9]", "_", name))
     clean = clean.removeprefix("_").removesuffix("_")
     if not clean:
@@ -304,6 +309,11 @@ class Extension:
             raise ExtensionError(
                 f"The extension {name!r} has no source.",
                 next_step="Its source is an object: ({ tools: { … }, hooks: { … } }).",
+            )
+        if _FILE.fullmatch(given.strip()):
+            raise ExtensionError(
+                f"The source of {name!r} is {shown(given.strip())}: the name of a file, and no code.",
+                next_step=f"Read it: Path({given.strip()!r}).read_text().",
             )
         if "\0" in given or not _is_whole(given):
             raise ExtensionError(
@@ -343,6 +353,8 @@ class ExtensionInfo:
     origin: Origin
     language: Language | None
     """`None`: it runs in this process, as a package does."""
+    notes: tuple[str, ...] = ()
+    """What its source or manifest has and what nothing uses, in words for whoever wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +366,34 @@ class StoredExtension:
     origin: Origin
     found: Mapping[str, Any]
     """What its source was found to have, as JSON: so nothing has to run when it comes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unloaded:
+    """An extension that was unloaded, and what became of what it had stored."""
+
+    name: str
+    origin: Origin
+    values: int
+    """How many values it had in its storage."""
+    is_kept: bool
+    """True when they stay, with what its blocks hold, for the next of this name from the same origin."""
+
+    @property
+    def comes_back(self) -> bool:
+        """True when the agent has it again with its next start."""
+        return self.origin in ("declared", "package")
+
+
+def owned(name: str, origin: Origin) -> str:
+    """Under which name its values are kept: what people and models have loaded reads nothing of what the
+    app's own code has kept, whatever it is called."""
+    return f"{name}\n{origin}" if origin in ("person", "model") else name
+
+
+def kept_under(label: str, origin: Origin) -> str:
+    """The same for the label of a block: under which label its content is kept."""
+    return f"{label} ({origin})" if origin in ("person", "model") else label
 
 
 # --- who decides what a model may load
@@ -445,6 +485,14 @@ def as_installed(value: Any) -> InstalledExtension | None:
     return (
         InstalledExtension(kebab(value.__name__), kind=value) if issubclass(value, TrustedExtension) else None
     )
+
+
+_AFTER_LINE = re.compile(r"_([a-z])")
+
+
+def camel(name: str) -> str:
+    """`before_turn` is `beforeTurn`, as JavaScript writes it."""
+    return _AFTER_LINE.sub(lambda found: found[1].upper(), name)
 
 
 def _set(value: object, name: str, to: Any) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..tools.tool import Tool
     from .manager import ExtensionManager
     from .port import LoadedExtension
-    from .values import ContextBlockInfo
+    from .values import ContextBlockInfo, Origin
 
 __all__ = ["AgentExtensions", "Parts"]
 
@@ -60,6 +60,8 @@ class AgentExtensions:
         """Labels that an extension would have, and that are of blocks of the agent itself."""
         self._seen: str | None = None
         """The session whose prompt is known to show their blocks."""
+        self._outdated: set[str] = set()
+        """Sessions of which an extension has written a block since their prompt was made."""
 
     # --- whom extensions ask
 
@@ -85,6 +87,22 @@ class AgentExtensions:
         """True for the label of a block that an extension has really brought along."""
         return label not in self._taken
 
+    async def write_block(self, label: str, content: str, *, is_owner: bool) -> None:
+        """Write a block, which is in the prompt from the next turn on."""
+        session = self.session
+        await session.context.load()
+        block = session.context.get_block(label)
+        changes = block is None or block.content != content
+        ours = session.context.unfrozen() if changes else []
+        if ours:
+            # First, so that a prompt which does not show it is not found again after a crash.
+            await self._parts.store.apply(ours)
+        await session.context.replace(label, content, is_owner=is_owner)
+        if changes and session.context.keeps_prompt and not ours:
+            await session.refresh_system_prompt("extensions")  # it is kept where nothing can be taken away
+        elif changes:
+            self._outdated.add(session.id)
+
     async def add_message(self, text: str) -> None:
         """Add a message of the user without a turn."""
         await self._parts.add_message(text)
@@ -102,11 +120,11 @@ class AgentExtensions:
 
             parts = self._parts
             self._manager = ExtensionManager(
-                storage=StoredExtensions(parts.store, parts.now, parts.save_value),
-                create_host=lambda manifest: Bridge(manifest, self),
+                storage=StoredExtensions(parts.store, parts.now, parts.save_value, self.owns),
                 engines=parts.engines(),
                 hook_timeout=parts.hooks.setting("hook_timeout"),
             )
+            self._manager.host_for = lambda manifest, origin: Bridge(manifest, self, origin)
             self._manager.policy = parts.hooks.extension_policy
             self._manager.on_load, self._manager.on_unload = self._loaded, self._unloaded
             listening = Listening(
@@ -174,7 +192,7 @@ class AgentExtensions:
                     label,
                     description=block.description,
                     max_tokens=block.max_tokens,
-                    provider=_provider(block),
+                    provider=_provider(block, label, one.origin),
                 )
         return session
 
@@ -189,7 +207,7 @@ class AgentExtensions:
                     label,
                     description=block.description,
                     max_tokens=block.max_tokens,
-                    provider=_provider(block),
+                    provider=_provider(block, label, one.origin),
                 )
             except InvalidContext as error:
                 self._taken.add(label)
@@ -211,7 +229,15 @@ class AgentExtensions:
         if self._manager is None:
             return {}
         await self._show_blocks()
+        await self._show_written()
         return self._manager.get_tools()
+
+    async def _show_written(self) -> None:
+        """Make the prompt anew when an extension has written a block since. A turn never sees it move."""
+        session = self.session
+        if session.id in self._outdated:
+            await session.refresh_system_prompt("extensions")
+            self._outdated.discard(session.id)
 
     async def _show_blocks(self) -> None:
         session, labels = self.session, self.manager.get_context_labels()
@@ -253,6 +279,8 @@ class _ReadonlyBlock(StoredBlock):
     writable = False
 
 
-def _provider(block: ContextBlockInfo) -> Any:
+def _provider(block: ContextBlockInfo, label: str, origin: Origin) -> Any:
+    from .values import kept_under
+
     kinds = {"skill": StoredEntries, "searchable": SearchableEntries, "readonly": _ReadonlyBlock}
-    return kinds.get(block.type, StoredBlock)()
+    return kinds.get(block.type, StoredBlock)(kept_under(label, origin))

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import ToolError
+from ..kinds import SANDBOX, check_options, optional
 from ..sandbox.port import Sandbox
 from ..settings import as_settings
 from ..tools.context import ToolContext
@@ -277,6 +278,7 @@ def create_bash_tool(
 ) -> Tool:
     """`bash`: a script over the workspace. Without a `sandbox` that of the app runs it."""
     chosen = BashOptions() if options is None else as_settings(BashOptions, options, "The options of bash")
+    check_options("create_bash_tool", {"sandbox": optional(SANDBOX)}, sandbox=sandbox)
     check_backend(backend, "bash")
     return _bash(Place(backend), chosen, sandbox)
 

@@ -16,14 +16,16 @@ import socket
 import unicodedata
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..errors import BlockedAddress, InvalidSettings
+from ..kinds import shown
 
 __all__ = [
     "Place",
     "address_in",
+    "check_texts",
     "check_url",
     "is_forbidden",
     "is_localhost",
@@ -223,16 +225,25 @@ def place_of(host: str, port: int) -> str:
 
 def named_places(allow: Iterable[str], option: str = "allow") -> frozenset[str]:
     """The hosts that an application allows, each with its port; without one, with those of http and https."""
-    if isinstance(allow, str):
-        raise InvalidSettings(
-            f"{option}={allow!r}: this is one text, and a text is a list of letters.",
-            next_step=f"Write a list: {option}=[{allow!r}].",
-        )
+    check_texts(option, allow)
     return frozenset(place for entry in allow for place in _named(entry, option))
 
 
-def _named(entry: str, option: str) -> list[str]:
-    found = _ENTRY.fullmatch(entry)
+def check_texts(option: str, texts: Any) -> None:
+    """Raise `InvalidSettings` for one text, and for what is no list at all."""
+    if isinstance(texts, str):
+        raise InvalidSettings(
+            f"{option}={texts!r}: this is one text, and a text is a list of letters.",
+            next_step=f"Write a list: {option}=[{texts!r}].",
+        )
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise InvalidSettings(
+            f"{option} is {shown(texts)}.", next_step=f'Write a list of hosts: {option}=["example.com"].'
+        )
+
+
+def _named(entry: Any, option: str) -> list[str]:
+    found = _ENTRY.fullmatch(entry) if isinstance(entry, str) else None
     host = _readable(found[1]) if found is not None else ""
     port = int(found[2]) if found is not None and found[2] else None
     if not host or (port is not None and not 0 < port < 65536):

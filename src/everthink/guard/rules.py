@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, Self
 
 from ..errors import BlockedAddress, InvalidSettings
 from .addresses import (
     address_in,
+    check_texts,
     check_url,
     leading_near,
     leads_near,
@@ -102,29 +103,25 @@ class Rules:
                 f"{plain[:_SHOWN]!r} is not among the hosts that the application lets be opened",
                 next_step=_OTHER,
             )
+        if leads_near(plain, loopback=False):
+            raise leading_near(plain, named)
         if port not in self._ports:
             raise BlockedAddress(
                 f"{named[:_SHOWN]!r} has a port that is not opened",
                 next_step="Use an address without a port.",
             )
-        if leads_near(plain, loopback=False):
-            raise leading_near(plain, named)
 
 
 _OTHER = "Use another source, or tell the person that this one is closed to you."
 
 
 def _patterns(option: str, hosts: Iterable[str]) -> frozenset[str]:
-    if isinstance(hosts, str):
-        raise InvalidSettings(
-            f"{option}={hosts!r}: this is one text, and a text is a list of letters.",
-            next_step=f"Write a list: {option}=[{hosts!r}].",
-        )
+    check_texts(option, hosts)
     return frozenset(_pattern(option, host) for host in hosts)
 
 
-def _pattern(option: str, host: str) -> str:
-    if _PATTERN.fullmatch(host) is None:
+def _pattern(option: str, host: Any) -> str:
+    if not isinstance(host, str) or _PATTERN.fullmatch(host) is None:
         raise InvalidSettings(
             f"{option}: {host!r} is not a host.",
             next_step='Write it without scheme, port and path: "example.com"; "*.example.com" is all below.',

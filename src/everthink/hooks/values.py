@@ -393,6 +393,8 @@ class PendingCall:
     tool_name: str
     input: Any
     kind: Literal["approval", "client"]
+    asked: str | None = None
+    """The id of the question, for `apply_tool_approval(…, asked=…)`: a call may ask again."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -437,10 +439,17 @@ class TurnResult:
         }
         parts = self.message.tool_parts if self.message and self.status == "completed" else []
         return [
-            PendingCall(part["toolCallId"], tool_name(part), part.get("input"), kinds[part["state"]])
+            PendingCall(
+                part["toolCallId"], tool_name(part), part.get("input"), kinds[part["state"]], _asked(part)
+            )
             for part in parts
             if part.get("state") in kinds
         ]
+
+
+def _asked(part: Mapping[str, Any]) -> str | None:
+    approval = part.get("approval")
+    return cast("dict[str, Any]", approval).get("id") if isinstance(approval, dict) else None
 
 
 # --- stop conditions, repair, transform

@@ -51,6 +51,7 @@ __all__ = [
     "failing",
     "forgotten",
     "interrupted",
+    "passed",
     "picked_up",
     "pruned",
     "question_answered",
@@ -435,6 +436,15 @@ def settled(call_id: str, *, state: CallState, words: str | None = None, now: in
         "UPDATE calls SET state = ?, settled_at = ?, words = ?"
         " WHERE agent = :agent AND call_id = ? AND state IN ('asked', 'approved', 'started')",
         (state, now, words, call_id),
+    )
+
+
+def passed(call_id: str, *, now: int) -> Statement:
+    """Nobody has answered a call before the conversation went on: in the commit that mends its message."""
+    return Statement(
+        "UPDATE calls SET state = 'failed', settled_at = ?"
+        " WHERE agent = :agent AND call_id = ? AND state = 'asked'",
+        (now, call_id),
     )
 
 

@@ -21,13 +21,15 @@ import shutil
 import signal
 from collections.abc import Iterable, Sequence
 
+from ..errors import InvalidSettings
+from ..kinds import TEXTS, check, check_options
 from ..sandbox.lock import NOBODY
 from ..sandbox.port import Isolation, Limits
 from ..words import said as on_one_line
 from .filters import walled
 from .port import CannotSpawn
-from .process import Process, answer
-from .pythons import Python, found_python
+from .process import Process, answer, first_of
+from .pythons import OPTIONS, SYSTEM, Python, found_python, named_paths
 
 __all__ = ["Bubblewrap"]
 
@@ -35,6 +37,9 @@ OLDEST = (0, 8)
 BESIDE = 8
 """Processes and threads that are not the job's: an init, the runner and its threads."""
 HOME, SCRATCH = "/work", "/tmp"
+_OWN = (HOME, "/dev", "/proc")
+"""Places that are a machine's own, so that nothing of this computer is seen in there."""
+_NAME = re.compile(r"[^/\0]{1,255}")
 SHARED_MEMORY = 16 * 1024 * 1024
 ROOM = 1024 * 1024
 """Bytes of both that are not for files of the job."""
@@ -55,15 +60,16 @@ class Bubblewrap:
         self,
         *,
         python: str | None = None,
-        read_only: Sequence[str] = (),
+        read_only: Sequence[str | os.PathLike[str]] = (),
         user: int | None = None,
         command: str = "bwrap",
     ) -> None:
         """`python` is this one, where `user` may read it; `read_only` are more paths that jobs see. A server
         that is root runs jobs as nobody: root is exempt from the limit of processes."""
+        check_options("Bubblewrap", OPTIONS, python=python, read_only=read_only, user=user, command=command)
         if user is None and os.geteuid() == 0:
             user = NOBODY
-        self._named, self._read_only = python, tuple(read_only)
+        self._named, self._read_only = python, named_paths("Bubblewrap", read_only, _OWN, SCRATCH)
         self._user, self._command = user, command
         self._at_root: tuple[str, ...] = ()
         self._python: Python | None = None
@@ -71,8 +77,22 @@ class Bubblewrap:
     def with_root(self, names: Iterable[str]) -> Bubblewrap:
         """The same machine, in which these names in the home of a job are found at the root as well: what is
         `~/skill` is also `/skill`."""
+        given = tuple(names) if not isinstance(names, str) else names
+        check(TEXTS, given, "Bubblewrap.with_root: names")
+        taken = {path.split("/")[1] for path in (*SYSTEM, *self._read_only, *_OWN, SCRATCH)}
+        for name in given:
+            if _NAME.fullmatch(name) is None or name in (".", ".."):
+                raise InvalidSettings(
+                    f"Bubblewrap.with_root: {name!r} is no name of a folder.",
+                    next_step='Write one without a slash: with_root(["data"]).',
+                )
+            if name in taken:
+                raise InvalidSettings(
+                    f"Bubblewrap.with_root: the machine has a /{name} of its own.",
+                    next_step="Give the folder another name.",
+                )
         made = copy.copy(self)
-        made._at_root = tuple(names)
+        made._at_root = tuple(given)
         return made
 
     async def check(self) -> str | None:
@@ -109,6 +129,7 @@ class Bubblewrap:
         told, telling = os.pipe()
         filtered = _readable(walled())
         passed = [telling, *filtered]
+        said: list[str] = []
         try:
             wrapped = self._wrapped(limits)
             wrapped += ["--info-fd", str(telling)]
@@ -121,6 +142,7 @@ class Bubblewrap:
                 env=_ENVIRONMENT,
                 user=self._user,
                 pass_fds=passed,
+                said=first_of(said),
             )
         except BaseException:
             os.close(told)
@@ -128,6 +150,7 @@ class Bubblewrap:
         finally:
             for place in passed:
                 os.close(place)
+        process.said = said
         init = _Init(told)
         process.before, process.after = init.kill, init.gone
         return process
@@ -142,9 +165,12 @@ class Bubblewrap:
         argv = [shutil.which(self._command) or self._command]
         argv += ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"]
         argv += ["--cap-drop", "ALL", "--hostname", "machine", "--uid", "1000", "--gid", "1000", "--clearenv"]
+        late: list[str] = []
         for path in self._found().read_only:
-            if os.path.islink(path):
+            if os.path.islink(path) and path in SYSTEM:
                 argv += ["--symlink", os.readlink(path), path]
+            elif path.startswith(f"{SCRATCH}/"):
+                late += ["--ro-bind", path, path]
             else:
                 argv += ["--ro-bind", path, path]
         argv += ["--proc", "/proc", "--dev", "/dev"]
@@ -160,6 +186,7 @@ class Bubblewrap:
         ]
         argv += ["--size", str(2 * limits.tree_bytes + ROOM), "--tmpfs", HOME]
         argv += ["--size", str(limits.tree_bytes + ROOM), "--perms", "1777", "--tmpfs", SCRATCH]
+        argv += late
         for name in self._at_root:
             argv += ["--symlink", f"{HOME}/{name}", f"/{name}"]
         argv += ["--remount-ro", "/"]

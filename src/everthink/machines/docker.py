@@ -18,11 +18,12 @@ import secrets
 import shutil
 from collections.abc import Sequence
 
+from ..kinds import SOME_TEXT, Kind, at_least, check_options, optional
 from ..sandbox.lock import NOBODY
 from ..sandbox.port import Isolation, Limits
 from ..words import said as on_one_line
 from .port import CannotSpawn
-from .process import Process, answer
+from .process import Process, answer, first_of
 
 __all__ = ["Docker"]
 
@@ -37,8 +38,17 @@ HOME, SCRATCH = "/work", "/tmp"
 SHARED_MEMORY = 16 * 1024 * 1024
 ROOM = 1024 * 1024
 """Bytes of both that are not for files of the job."""
+NOT_RUN = 125
+"""The exit code of `docker run` when it could not run a container: its words are in the job's outcome."""
 ENDING = 30.0
 """Seconds that Docker gets to remove a container."""
+_OPTIONS = {
+    "image": SOME_TEXT,
+    "python": SOME_TEXT,
+    "runtime": optional(SOME_TEXT),
+    "user": Kind("the number of a user", at_least(0).fits),
+    "command": SOME_TEXT,
+}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]*")
 
 
@@ -58,6 +68,9 @@ class Docker:
     ) -> None:
         """`image` has a Python 3.8 or newer, and bash; it is never pulled by a job. `runtime` is one of the
         daemon's, `runsc` for instance. `command` may be `podman`."""
+        check_options(
+            "Docker", _OPTIONS, image=image, python=python, runtime=runtime, user=user, command=command
+        )
         if not _NAME.fullmatch(image):
             raise CannotSpawn(f"{image!r} is no name of an image.", next_step=f"Say Docker({IMAGE!r}).")
         self._image, self._python, self._runtime = image, python, runtime
@@ -89,13 +102,16 @@ class Docker:
                 next_step="See https://docs.docker.com/engine/install",
             )
         name = f"everthink-{secrets.token_hex(8)}"
+        said: list[str] = []
         process = await Process.start(
             [program, "run", "--name", name, *self.options(limits), self._image, *argv[1:]],
             name="docker",
             env=_environment(),
+            said=first_of(said),
         )
         self._has_run = True
-        process.after = lambda: self._removed(name)
+        process.said = said
+        process.after = lambda: self._removed(name, process)
         return process
 
     def options(self, limits: Limits) -> list[str]:
@@ -118,10 +134,12 @@ class Docker:
             options += ["--runtime", self._runtime]
         return [*options, "--entrypoint", self._python]
 
-    async def _removed(self, name: str) -> None:
+    async def _removed(self, name: str, process: Process | None = None) -> None:
         """Remove a container with all that is in it; it may have ended by itself, or not have begun."""
         code, said = await self._asked("rm", "--force", "--volumes", name)
-        if code != 0 and "no such container" not in said.lower() and "in progress" not in said.lower():
+        if code != 0 and process is not None and process.exit_code == NOT_RUN:
+            log.debug("Docker did not run the container %s: %s", name, on_one_line(said, 200))
+        elif code != 0 and "no such container" not in said.lower() and "in progress" not in said.lower():
             log.warning(
                 "Docker did not remove the container %s (%s). Its job has no input any more, so it ends by"
                 " itself. Look with: %s ps --all --filter label=everthink",
@@ -139,7 +157,17 @@ class Docker:
         """Remove what was made and never begun: its command was ended in between."""
         if not self._has_run:
             return
-        _, left = await self._asked("ps", "--all", "--quiet", "--filter", f"label=everthink={self._label}")
+        label = f"label=everthink={self._label}"
+        code, left = await self._asked("ps", "--all", "--quiet", "--filter", label)
+        if code != 0:
+            log.warning(
+                "Docker does not say whether containers are left (%s). When it answers again, look with:"
+                " %s ps --all --filter %s",
+                on_one_line(left, 200),
+                self._command,
+                label,
+            )
+            return
         for name in left.split():
             if _NAME.fullmatch(name):
                 await self._removed(name)

@@ -29,6 +29,10 @@ LONGEST_SAID = 8 * 1024 * 1024
 """Bytes of what a script asks the host, or returns."""
 
 
+VALUE = "value of the last line"
+"""A name that no script can write."""
+
+
 class Refused(RuntimeError):
     """The host does not do what was asked."""
 
@@ -210,17 +214,29 @@ def _value_of(said: dict[str, Any]) -> Any:
 
 
 def _evaluated(source: str, name: str, scope: dict[str, Any]) -> Any:
-    """Run a snippet; the value of its last line, when that is an expression."""
+    """Run a snippet, which may await; the value of its last line, when that is an expression."""
     import ast
 
     tree = ast.parse(source, name)
     last = tree.body[-1] if tree.body else None
-    if not isinstance(last, ast.Expr):
-        exec(compile(tree, name, "exec"), scope)
-        return None
-    tree.body.pop()
-    exec(compile(tree, name, "exec"), scope)
-    return _awaited(eval(compile(ast.Expression(last.value), name, "eval"), scope))
+    if isinstance(last, ast.Expr):
+        target = ast.Name(VALUE, ast.Store())
+        tree.body[-1] = ast.fix_missing_locations(
+            ast.copy_location(ast.Assign([target], last.value), last.value)
+        )
+    code = compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    running = eval(code, scope)
+    if running is None:  # nothing is awaited in it
+        return _awaited(scope.pop(VALUE, None))
+
+    async def value() -> Any:
+        import inspect
+
+        await running
+        value = scope.pop(VALUE, None)
+        return await value if inspect.isawaitable(value) else value
+
+    return _awaited(value())
 
 
 def _called(scope: dict[str, Any], given: Any) -> Any:

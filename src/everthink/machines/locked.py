@@ -20,14 +20,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..kinds import check_options
 from ..sandbox import lock
 from ..sandbox.lock import NOBODY, landlock_version, may_become_another, unsupported
 from ..sandbox.port import Isolation, Limits
 from ..words import said as on_one_line
 from .filters import bare
 from .port import CannotSpawn
-from .process import Process
-from .pythons import found_python
+from .process import Process, first_of
+from .pythons import OPTIONS, found_python, named_paths
 
 __all__ = ["Locked"]
 
@@ -56,15 +57,17 @@ class Locked:
         self,
         *,
         python: str | None = None,
-        read_only: Sequence[str] = (),
+        read_only: Sequence[str | os.PathLike[str]] = (),
         user: int | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
         """`user` runs the jobs of a server that is root, nobody if it is not said; below `folder` their files
         are, which is best a place of limited size."""
+        check_options("Locked", OPTIONS, python=python, read_only=read_only, user=user, folder=folder)
         if user is None and os.geteuid() == 0:
             user = NOBODY
-        self._named, self._read_only, self._user = python, tuple(read_only), user
+        self._named, self._user = python, user
+        self._read_only = named_paths("Locked", read_only)
         self._folder = folder
 
     async def check(self) -> str | None:
@@ -124,12 +127,12 @@ class Locked:
                 [sys.executable, "-I", "-S", "-c", _BOOT, _HERE, _SANDBOX, json.dumps(asked)],
                 name="locked",
                 env={"LANG": "C.UTF-8"},
-                said=lambda line: said.append(line) if len(said) < 5 else None,
+                said=first_of(said),
             )
         except BaseException:
             await asyncio.to_thread(_removed, base)
             raise
-        process.said = said
+        process.said, process.place = said, base
         process.after = lambda: asyncio.to_thread(_removed, base)
         return process
 

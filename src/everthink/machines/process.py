@@ -21,11 +21,13 @@ from typing import TextIO
 from ..programs import logged
 from .port import CannotSpawn
 
-__all__ = ["Process", "answer"]
+__all__ = ["Process", "answer", "first_of"]
 
 log = logging.getLogger("everthink.machines")
 
 _READ = 1 << 16
+_FIRST = 5
+"""Lines of a program's standard error that are enough to say why it does not start."""
 
 
 class Process:
@@ -44,10 +46,17 @@ class Process:
         self._ended: asyncio.Task[None] | None = None
         self.said: Sequence[str] = ()
         """What it says on its standard error, where somebody wants to know."""
+        self.place = ""
+        """The folder of this computer that its files are in: `work`, its home, and `tmp`."""
         self.before: Callable[[], None] = lambda: None
         """Called before the group is killed."""
         self.after: Callable[[], Awaitable[None]] = _nothing
         """Awaited when it is gone."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, once it is gone."""
+        return self._process.returncode
 
     @property
     def pid(self) -> int:
@@ -150,6 +159,11 @@ def _started(
         )
     except OSError as error:
         raise CannotSpawn(f"{argv[0]} cannot be started: {error}.") from error
+
+
+def first_of(said: list[str]) -> Callable[[str], object]:
+    """Keeps the first lines that a program says."""
+    return lambda line: said.append(line) if len(said) < _FIRST else None
 
 
 async def answer(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,6 +61,7 @@ class Run:
         self._answering: set[asyncio.Task[None]] = set()
         # What ends the job from our side: the machine is ended then, and whoever reads it looks here.
         self._ended: BaseException | None = None
+        self._has_heard = False
 
     async def outcome(self) -> Outcome:
         """Run it. The machine is gone when this returns, or raises."""
@@ -74,6 +76,8 @@ class Run:
             ended = self._lost(gone)
         finally:
             await self._leave()
+        if ended.status == "crashed" and not self._has_heard:
+            ended = replace(ended, error=self._never_begun(ended.error))
         return replace(
             ended,
             stdout=self._streams["stdout"].text(),
@@ -81,6 +85,7 @@ class Run:
             dropped_bytes=ended.dropped_bytes + sum(kept.dropped for kept in self._streams.values()),
             calls=self._calls,
             seconds=time.monotonic() - began,
+            place=getattr(self._pipe, "place", ""),
         )
 
     async def _until_done(self) -> Outcome:
@@ -88,7 +93,9 @@ class Run:
         sending = asyncio.create_task(self._pipe.write(_line(_job(self._job))))
         try:
             while True:
-                match said := await self._lines.next():
+                said = await self._lines.next()
+                self._has_heard = True
+                match said:
                     case Out():
                         self._take(said.s, said.d)
                     case Call():
@@ -212,6 +219,13 @@ class Run:
         if self._ended is not None:
             raise self._ended
         return Outcome(status="crashed", error=f"The machine crashed: {gone}. {NOTHING_WRITTEN}")
+
+    def _never_begun(self, error: str | None) -> str | None:
+        """With what a machine said on its standard error that ended without a word of its runner. All of that
+        has been read only now that it is gone."""
+        said: Sequence[str] = getattr(self._pipe, "said", ())
+        words = on_one_line(" ".join(said), 300)
+        return f"{error} It said: {words}" if words else error
 
     def _killed(self, words: str) -> Outcome:
         """A limit, reached by a machine that did not stop: it is ended with all that it did."""

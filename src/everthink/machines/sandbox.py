@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from ..errors import InvalidSettings
+from ..kinds import MACHINE, at_least, check_options, each_of
 from ..sandbox.checks import refusal
 from ..sandbox.port import Host, Isolation, Job, Language, NoHost, Outcome
 from .port import CannotSpawn, Machine
@@ -37,6 +39,18 @@ for name, text in {texts!r}:
 module.main()
 """
 _KEPT = "Nothing was run."
+_SOME = each_of(*sorted(LANGUAGES))
+
+
+def _are_languages(value: Any) -> bool:
+    return _SOME.fits(value) and len(value) > 0
+
+
+_OPTIONS = {
+    "machine": MACHINE,
+    "languages": replace(_SOME, fits=_are_languages),
+    "most": at_least(1),
+}
 
 
 def program(language: Language) -> str:
@@ -50,15 +64,16 @@ def program(language: Language) -> str:
 class MachineSandbox:
     """Runs jobs as real processes of a machine. `check` says whether it can here."""
 
-    def __init__(self, machine: Machine, *, languages: Iterable[Language] = LANGUAGES, most: int = 2) -> None:
+    can_stop_clock = False
+    """Its jobs have no `now`: a second run is another run."""
+
+    def __init__(
+        self, machine: Machine, *, languages: Collection[Language] = LANGUAGES, most: int = 2
+    ) -> None:
         """At most so many jobs run at once: each may use `processes` times `memory` of this machine."""
+        check_options("MachineSandbox", _OPTIONS, machine=machine, languages=languages, most=most)
         self.languages: frozenset[Language] = frozenset(languages)
         self.isolation: Isolation = machine.isolation
-        if not self.languages or not self.languages <= LANGUAGES:
-            raise InvalidSettings(
-                f"A machine runs {' and '.join(sorted(LANGUAGES))}, and not {sorted(self.languages)}.",
-                kept="No sandbox was made.",
-            )
         self._machine = machine
         self._room = asyncio.Semaphore(most)
         self._running: set[asyncio.Task[Outcome]] = set()

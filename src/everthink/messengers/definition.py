@@ -75,15 +75,19 @@ class DeliveryPolicy:
     visible_soft_limit: int | None = None
     """Characters of the message that is streamed; what is longer follows. Default: the platform's."""
     split_text: Callable[[str], Sequence[str]] | None = None
-    """How what follows is split. Default: at paragraphs, lines and spaces, to the platform's length."""
+    """How what follows is split. Default: at paragraphs, lines and spaces, to the platform's length. Pieces
+    that the platform would not take are split further; one that raises, or returns nothing, is left out."""
     empty_response_text: str = EMPTY
     error_response_text: str = ERROR
     interrupted_response_text: str = INTERRUPTED
     on_uncertain: Literal["repeat", "skip"] = "repeat"
     """What becomes of a message of which nobody knows whether it was shown, where the platform cannot say:
     it is sent again (one too many beats none), or not."""
+    give_up_after: float = 24 * 3600.0
+    """Seconds for which a message is tried that the platform does not take, before it counts as failed."""
     max_attempts: int = 8
-    """How often a message is tried that the platform does not take, before it counts as failed."""
+    """How often at most when nobody knows what came of it, so that people may see it each time; or when the
+    adapter itself fails."""
 
     def __post_init__(self) -> None:
         check_fields(self, "DeliveryPolicy")

@@ -1,6 +1,6 @@
 """One request to a platform's API: what came back, or which `DeliveryError` it is.
 
-    adapter --ask(method, path, json)--> Rest --httpcore2--> the platform
+    adapter --ask(method, path, json)--> Rest --Connections--> the platform
                                           |
                      a connection that was never made: Unreachable; one that broke, or fell silent: Uncertain
 
@@ -9,25 +9,27 @@ What an answer means is the adapter's to say: platforms tell errors in ways of t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ..errors import MissingExtra
+from .connections import Connections, TooLong
 from .port import Refused, Uncertain, Unreachable
-
-if TYPE_CHECKING:
-    import httpcore2
 
 __all__ = ["Answer", "Rest", "fetched", "origin_of"]
 
 _TIMEOUT = 20.0
-"""Seconds that a platform may take for an answer."""
-_CONNECTING = 5.0
-_CONNECTIONS, _IDLE_CONNECTIONS, _IDLE_SECONDS = 50, 10, 30.0
+"""Seconds for which a platform may be silent."""
+_LONGEST = 32 * 1024 * 1024
+"""Bytes of an answer."""
+_JSON = b"content-type: application/json; charset=utf-8\r\n"
+_TARGET = re.compile(r"/[!-~]*")
+_NAME, _VALUE = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"), re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,11 @@ class Rest:
         self, base: str, *, headers: Mapping[str, str] | None = None, timeout: float = _TIMEOUT
     ) -> None:
         self.base = base.rstrip("/")
-        self._headers, self._timeout = dict(headers or {}), timeout
-        self._pool: httpcore2.AsyncConnectionPool | None = None
+        self._timeout = timeout
+        self._place = urlsplit(self.base)
+        named = self._place.netloc.rpartition("@")[2]
+        self._fields = _fields({"host": named, **(headers or {})})
+        self._kept: Connections | None = None
 
     async def ask(
         self,
@@ -68,59 +73,60 @@ class Rest:
         timeout: float | None = None,
     ) -> Answer:
         """One request. `Unreachable`: nothing was sent. `Uncertain`: nobody knows what came of it."""
-        content = None if json is None else msgspec.json.encode(json)
-        given = self._headers | dict(headers or {})
-        if content is not None:
-            given["content-type"] = "application/json; charset=utf-8"
-        httpcore2 = _httpcore2()
+        connections = self._connections()
+        content = b"" if json is None else msgspec.json.encode(json)
+        head = self._head(method, path)
+        if headers:
+            head += _fields(headers)
+        if json is not None:
+            head += _JSON
+        if content or method != "GET":
+            head += b"content-length: %d\r\n" % len(content)
         try:
-            async with self._connections().stream(
-                method,
-                self.base + path,
-                headers=[*given.items()],
-                content=content,
-                extensions={"timeout": _times(timeout or self._timeout)},
-            ) as response:
-                body = await response.aread()
-        except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.PoolTimeout) as error:
-            raise Unreachable(f"The platform cannot be reached: {type(error).__name__}.") from error
-        except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
-            raise Uncertain(f"The platform has not answered: {type(error).__name__}.") from error
-        return Answer(response.status, _texts(response.headers), body)
+            reply = await connections.ask(
+                head + b"\r\n" + content, patience=timeout or self._timeout, most=_LONGEST
+            )
+        except TooLong:
+            raise Uncertain(f"The platform's answer has more than {_LONGEST} bytes.") from None
+        return Answer(reply.status, _texts(reply.headers), reply.body)
 
     async def load(self, path: str, *, most: int) -> bytes:
         """The bytes of a file, at most so many. Raises `Refused` and `Unreachable`."""
-        httpcore2 = _httpcore2()
-        got = bytearray()
         try:
-            async with self._connections().stream(
-                "GET",
-                self.base + path,
-                headers=[*self._headers.items()],
-                extensions={"timeout": _times(self._timeout)},
-            ) as response:
-                _check_loads(response.status)
-                async for piece in response.aiter_stream():
-                    _take(got, piece, most)
-        except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
-            raise Unreachable(f"The file could not be loaded: {type(error).__name__}.") from error
-        return bytes(got)
-
-    def _connections(self) -> httpcore2.AsyncConnectionPool:
-        pool = self._pool
-        if pool is None:
-            pool = self._pool = _httpcore2().AsyncConnectionPool(
-                max_connections=_CONNECTIONS,
-                max_keepalive_connections=_IDLE_CONNECTIONS,
-                keepalive_expiry=_IDLE_SECONDS,
+            reply = await self._connections().ask(
+                self._head("GET", path) + b"\r\n", patience=self._timeout, most=most
             )
-        return pool
+        except TooLong:
+            raise _too_large(most) from None
+        except Uncertain as error:
+            raise Unreachable(f"The file could not be loaded. {error.what}") from error
+        _check_loads(reply.status)
+        return reply.body
+
+    def _head(self, method: str, path: str) -> bytes:
+        target = self._place.path + path
+        if _TARGET.fullmatch(target) is None:
+            raise Refused("What was to be asked of the platform makes no address.")
+        return b"%s %s HTTP/1.1\r\n" % (method.encode("ascii"), target.encode("ascii")) + self._fields
+
+    def _connections(self) -> Connections:
+        if self._kept is None:
+            place = self._place
+            is_secure = place.scheme == "https"
+            try:
+                host, port = (place.hostname or "").encode("idna").decode(), place.port
+            except ValueError:
+                host = port = None
+            if not host or place.scheme not in ("http", "https"):
+                raise Unreachable("The address of the platform's API is none of http or https.")
+            self._kept = Connections(host, port or (443 if is_secure else 80), is_secure=is_secure)
+        return self._kept
 
     async def close(self) -> None:
         """Close the connections."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.aclose()
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
 
 
 def origin_of(url: str) -> str:
@@ -131,8 +137,14 @@ def origin_of(url: str) -> str:
 
 async def fetched(url: str, *, most: int, headers: Mapping[str, str] | None = None) -> bytes:
     """The bytes at an address that somebody else chose, through the guarded transport, at most so many."""
-    _httpcore2()
-    import httpx2
+    try:
+        import httpx2
+    except ImportError as error:
+        raise MissingExtra(
+            "Files of messengers are loaded with the package httpx2, which is not installed.",
+            kept="Nothing was loaded.",
+            next_step='Run: pip install "everthink[messengers]"',
+        ) from error
 
     from ..guard.transport import GuardedTransport
 
@@ -158,24 +170,20 @@ def _check_loads(status: int) -> None:
 def _take(got: bytearray, piece: bytes, most: int) -> None:
     got += piece
     if len(got) > most:
-        raise Refused(f"The file is larger than {most} bytes.")
+        raise _too_large(most)
 
 
-def _times(seconds: float) -> dict[str, float]:
-    return {"connect": _CONNECTING, "read": seconds, "write": seconds, "pool": seconds}
+def _too_large(most: int) -> Refused:
+    return Refused(f"The file is larger than {most} bytes.")
+
+
+def _fields(headers: Mapping[str, str]) -> bytes:
+    """Fields of a head, as they are sent. None of them may end before it is over."""
+    for name, value in headers.items():
+        if _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
+            raise Refused(f"The header {name!r} cannot be sent: it has characters that headers have not.")
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1")
 
 
 def _texts(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
-
-
-def _httpcore2() -> Any:
-    try:
-        import httpcore2
-    except ImportError as error:
-        raise MissingExtra(
-            "Messengers are reached with the package httpx2, which is not installed.",
-            kept="Nothing was sent.",
-            next_step='Run: pip install "everthink[messengers]"',
-        ) from error
-    return httpcore2

@@ -83,13 +83,14 @@ def telegram_messenger(
         mode=mode,
         api_base_url=api_base_url or os.environ.get("TELEGRAM_API_BASE_URL") or API,
     )
-    if verify_webhook is None:
+    if verify_webhook is None or verify_webhook is True:
         if mode == "polling":
             verify_webhook = True  # without a secret nobody passes: nothing is taken but what was asked for
         elif secret_token is None:
             raise InvalidSettings(
                 "telegram_messenger requires secret_token for webhook verification,"
-                " or verify_webhook=False to opt out explicitly."
+                " or verify_webhook=False to opt out explicitly.",
+                next_step="Make one up, and tell it to Telegram with setWebhook; mode='polling' needs none.",
             )
         else:
             verify_webhook = True
@@ -101,7 +102,14 @@ class Telegram:
 
     provider = "telegram"
     capabilities = Capabilities()
-    limits = MessengerLimits(visible=3400, follow_up=3500, edit_every=1.1, edit_every_in_groups=3.1)
+    limits = MessengerLimits(
+        visible=3400,
+        follow_up=3500,
+        edit_every=1.1,
+        edit_every_in_groups=3.1,
+        most=HARD_LIMIT,
+        counts="utf-16",
+    )
 
     def __init__(
         self,
@@ -251,7 +259,7 @@ class Telegram:
 
     def _plain(self, text: str) -> str:
         """The bot's id in a text is its handle."""
-        from .rules import with_handle
+        from .mentions import with_handle
 
         return with_handle(text, bot_id=self.bot_id, user_name=self.user_name)
 
@@ -276,10 +284,9 @@ class Telegram:
 
     async def _show(self, method: str, target: Target, draft: Draft, more: dict[str, Any]) -> dict[str, Any]:
         body: dict[str, Any] = {"chat_id": _chat(target.chat), **more, **_markup(draft)}
-        html = as_html(draft.text[:HARD_LIMIT])
-        body |= (
-            {"text": html, "parse_mode": "HTML"} if html is not None else {"text": draft.text[:HARD_LIMIT]}
-        )
+        text = _fitting(draft.text)
+        html = as_html(text)
+        body |= {"text": html, "parse_mode": "HTML"} if html is not None else {"text": text}
         body["link_preview_options"] = {"is_disabled": True}
         try:
             return await self._call(method, body, target)
@@ -290,7 +297,7 @@ class Telegram:
                 raise
             plain = {name: value for name, value in body.items() if name != "parse_mode"}
             try:
-                return await self._call(method, {**plain, "text": draft.text[:HARD_LIMIT]}, target)
+                return await self._call(method, {**plain, "text": text}, target)
             except _NotModified:
                 return {}
 
@@ -425,6 +432,11 @@ def _entity(text: str, entity: Mapping[str, Any]) -> str:
     units = text.encode("utf-16-le")
     start, length = int(entity.get("offset", 0)), int(entity.get("length", 0))
     return units[2 * start : 2 * (start + length)].decode("utf-16-le", errors="ignore")
+
+
+def _fitting(text: str) -> str:
+    """A text, as far as Telegram takes it."""
+    return text.encode("utf-16-le", "replace")[: 2 * HARD_LIMIT].decode("utf-16-le", errors="ignore")
 
 
 def _attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:

@@ -124,6 +124,9 @@ class Target(_Value, frozen=True):
     is_more: bool = False
     """True for what follows the first message of an answer. Where a platform waits for that one, as Discord
     does after a command, what follows is a message of its own."""
+    asks_for: str | None = None
+    """The agent that works for the one who was asked, by the name that people see: what it asks them is shown
+    there, what it says is not. `None`: the one who was asked."""
 
 
 class MessengerEvent(_Value, frozen=True):
@@ -247,6 +250,22 @@ class MessengerLimits:
     """How long a platform shows that somebody writes."""
     first_words: int = 20
     """Characters before a message is shown that is still being written."""
+    most: int | None = None
+    """Characters of the longest message that the platform takes. Default: `visible` or `follow_up`, whichever
+    is more."""
+    counts: Literal["characters", "utf-16"] = "characters"
+    """What a character is here. In UTF-16 most emoji are two or more."""
+
+    @property
+    def longest(self) -> int:
+        """Characters of the longest message that the platform takes."""
+        return self.most or max(self.visible, self.follow_up)
+
+    def length(self, text: str) -> int:
+        """How long a text is, as the platform counts."""
+        if self.counts == "characters" or text.isascii():
+            return len(text)
+        return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def going_on(target: str) -> str:

@@ -21,13 +21,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..kinds import check_options
 from ..sandbox.checks import refusal
 from ..sandbox.child import CannotStart
 from ..sandbox.kept import Kept
+from ..sandbox.pool import OPTIONS
 from ..sandbox.port import Host, HostRefused, Isolation, Job, Language, NoHost, Outcome, Pause, Stream
+from ..weight import unhurried
 from .advice import BUILTINS, advised, blocking
 from .files import FILES, HostFiles, Tree, answered
-from .values import from_guest, to_guest
+from .values import NotAwaited, TooMuch, from_guest, to_guest
 from .workers import MEMORY, Workers
 
 if TYPE_CHECKING:
@@ -36,6 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["MontySandbox"]
 
 T = TypeVar("T")
+
+SLOW, SLOW_IN_ALL = 0.05, 0.5
+"""Seconds of our own time that reading one message of a guest may take, and that all of those may which take
+longer. Honest ones take a thousandth of it."""
 
 
 class MontySandbox:
@@ -46,6 +53,8 @@ class MontySandbox:
 
     def __init__(self, *, most: int = 4, jobs_each: int = 500, idle_after: float = 60.0) -> None:
         """At most so many jobs at once, in workers that each run so many and end when they idle."""
+        given = {"most": most, "jobs_each": jobs_each, "idle_after": idle_after}
+        check_options("MontySandbox", OPTIONS, **given)
         self._workers = Workers(most=most, jobs_each=jobs_each, idle_after=idle_after)
         self._runs: set[_Run] = set()
 
@@ -105,9 +114,15 @@ class _Run:
         has_files = any(name.startswith(f"{FILES}.") for name in job.names)
         self._files = HostFiles(self._ask_files) if has_files else self._tree
         self._calls = 0
-        # Calls that are under way, those that have an answer in the order they got it, and who waits for one.
+        # Only the thread that calls Monty writes these two: seconds, and what the guest has given last.
+        self._slow = 0.0
+        self._given: Any = None
+        # Calls that are under way, those that have an answer in the order they got it, those that the guest
+        # may have waited for (it names all that are open), those that pass the time, and who waits for one.
         self._asked: dict[int, asyncio.Task[Any]] = {}
         self._answered: deque[int] = deque()
+        self._awaited: set[int] = set()
+        self._sleeps: set[int] = set()
         self._news = asyncio.Event()
         self._ended: BaseException | None = None
         self._was_killed = False
@@ -130,6 +145,9 @@ class _Run:
             )
         except _Ended:
             ended = Outcome(status="paused")
+        except _TooSlow:
+            words = "It took too long to read what the code gave. Give no tuple of tuples as a key."
+            ended = Outcome(status="failed", error=words, exit_code=1)
         except MontyCrashedError as error:
             words = "it was killed" if self._was_killed else str(error)
             ended = Outcome(status="crashed", error=f"The sandbox crashed: {words}.")
@@ -188,7 +206,30 @@ class _Run:
             said = await self._call(lambda: session.feed_start(source, **given))
             said = await self._answer_all(said)
         assert isinstance(said, MontyComplete)
-        return Outcome(status="done", value=from_guest(said.output), exit_code=0)
+        try:
+            await self._finish()
+            value = await unhurried(from_guest, self._given)
+        except NotAwaited as error:
+            return Outcome(status="failed", error=f"RuntimeError: {error}", exit_code=1)
+        except TooMuch as error:
+            words = f"The result {error}. Return less, or write it to a file."
+            return Outcome(status="failed", error=words, exit_code=1)
+        return Outcome(status="done", value=value, exit_code=0)
+
+    async def _finish(self) -> None:
+        """Wait for calls that the code has not waited for. Raises when one was refused: nobody heard it."""
+        while True:
+            if self._ended is not None:
+                raise _Ended
+            self._news.clear()
+            while self._answered:
+                call_id = self._answered.popleft()
+                error = self._asked.pop(call_id).exception()
+                if error is not None and call_id not in self._awaited:
+                    raise NotAwaited(f"{error}\nNobody has awaited this: write `await` before the call.")
+            if self._asked.keys() <= self._sleeps:
+                return
+            await self._news.wait()
 
     def _source(self) -> str:
         source = self._job.source
@@ -240,12 +281,12 @@ class _Run:
                     # A name that the checker of types knows, and the interpreter does not: exit().
                     said = await self._raise(said, "NameError", f"name '{said.function_name}' is not defined")
                 case FunctionSnapshot():
-                    self._ask(said)
+                    await self._ask(said)
                     said = await self._call(lambda s=said: s.resume({"future": ...}))
                 case FutureSnapshot():
-                    call_id, answer = await self._next_of(said.pending_call_ids)
-                    given = {call_id: answer}
-                    said = await self._call(lambda s=said, given=given: s.resume(given))
+                    call_id, asked = await self._next_of(said.pending_call_ids)
+                    answer = await self._workers.call(lambda task=asked: _as_answer(task))
+                    said = await self._call(lambda s=said, given={call_id: answer}: s.resume(given))
                 case NameLookupSnapshot():
                     said = await self._call(self._looked_up(said))
                 case _:
@@ -264,15 +305,20 @@ class _Run:
         if name.startswith("import"):
             return await self._call(said.resume_auto)
         if name == "system.sleep":
-            await asyncio.sleep(max(0.0, float(said.args[0])))
+            await asyncio.sleep(max(0.0, float(self._given[0][0])))
             return await self._call(lambda: said.resume({"return_value": None}))
         if name in ("system.async_sleep", "asyncio.sleep"):
-            self._add(said.call_id, asyncio.sleep(max(0.0, float(said.args[0]))))
+            self._sleeps.add(said.call_id)
+            self._add(said.call_id, asyncio.sleep(max(0.0, float(self._given[0][0]))))
             return await self._call(lambda: said.resume({"future": ...}))
         if name != "open" and not name.startswith("Path."):
             return await self._call(said.resume_not_handled)
         try:
-            value: Any = await answered(self._files, name, said.args, said.kwargs)
+            args, kwargs = self._given
+            await unhurried(from_guest, self._given)  # only to see that it is not too much
+            value: Any = await answered(self._files, name, args, kwargs)
+        except TooMuch as error:
+            return await self._raise(said, "OSError", f"What {name} is given {error}.")
         except KeyError:
             return await self._call(said.resume_not_handled)
         except UnicodeDecodeError as error:
@@ -292,7 +338,7 @@ class _Run:
 
     async def _call(self, function: Callable[[], T]) -> T:
         """Call Monty in a thread. Cancelled meanwhile, the worker is killed and the thread comes back."""
-        calling = asyncio.ensure_future(self._workers.call(function))
+        calling = asyncio.ensure_future(self._workers.call(lambda: self._timed(function)))
         self._is_computing = True
         try:
             return await asyncio.shield(calling)
@@ -307,6 +353,27 @@ class _Run:
         finally:
             self._is_computing = False
 
+    def _timed(self, function: Callable[[], T]) -> T:
+        """Call Monty, in its thread, and see how long its values take to be read here.
+
+        A tuple that holds itself a million times is a few bytes, and a key of a dict: the client hashes it.
+        Nobody else is served meanwhile, so code that has had this done for a while is ended.
+        """
+        from pydantic_monty import FunctionSnapshot, MontyComplete
+
+        began = time.thread_time()
+        said = function()
+        # The client makes objects of values when it is asked for them.
+        if isinstance(said, FunctionSnapshot):
+            self._given = [said.args, said.kwargs]
+        elif isinstance(said, MontyComplete):
+            self._given = said.output
+        if (took := time.thread_time() - began) > SLOW:
+            self._slow += took
+            if self._slow > SLOW_IN_ALL:
+                raise _TooSlow
+        return said
+
     def kill(self) -> None:
         """Kill the worker; the pool replaces it."""
         self._was_killed = True
@@ -316,12 +383,19 @@ class _Run:
 
     # --- calls of the host
 
-    def _ask(self, said: Any) -> None:
+    async def _ask(self, said: Any) -> None:
         name = str(said.function_name)
         if not self._may_ask(name):
             return
-        args = [from_guest(value) for value in said.args]
-        kwargs = {key: from_guest(value) for key, value in said.kwargs.items()}
+        try:
+            args, kwargs = await unhurried(from_guest, self._given)
+        except NotAwaited as error:
+            self._add(said.call_id, _refused(str(error)))
+            return
+        except TooMuch as error:
+            words = f"What {name} is given {error}. Give it less, or write it to a file and pass the path."
+            self._add(said.call_id, _refused(words))
+            return
         self._add(said.call_id, self._host.call(name, args, kwargs))
 
     def _may_ask(self, name: str) -> bool:
@@ -361,23 +435,18 @@ class _Run:
             if self._is_computing:
                 self.kill()
 
-    async def _next_of(self, pending: Sequence[int]) -> tuple[int, Any]:
+    async def _next_of(self, pending: Sequence[int]) -> tuple[int, asyncio.Task[Any]]:
         """The first answer that one of these calls has got."""
+        self._awaited.update(pending)
         while True:
             if self._ended is not None:
                 raise _Ended
             found = next((one for one in self._answered if one in pending), None)
             if found is not None:
                 self._answered.remove(found)
-                return found, self._as_answer(self._asked.pop(found))
+                return found, self._asked.pop(found)
             self._news.clear()
             await self._news.wait()
-
-    def _as_answer(self, task: asyncio.Task[Any]) -> dict[str, Any]:
-        error = task.exception()
-        if error is not None:
-            return {"exc_type": "RuntimeError", "message": str(error)}
-        return {"return_value": to_guest(task.result())}
 
     # --- what it writes, and how it ends
 
@@ -416,6 +485,22 @@ class _Run:
                 with contextlib.suppress(MontyError):
                     await self._workers.call(lambda: session.__exit__(None, None, None))
             self.over.set()
+
+
+def _as_answer(task: asyncio.Task[Any]) -> Any:
+    """What a call came to, for the guest."""
+    error = task.exception()
+    if error is not None:
+        return {"exc_type": "RuntimeError", "message": str(error)}
+    return {"return_value": to_guest(task.result())}
+
+
+async def _refused(words: str) -> None:
+    raise HostRefused(words)
+
+
+class _TooSlow(Exception):
+    """Reading what the guest gives has held everybody up for too long."""
 
 
 class _TooManyCalls(Exception):

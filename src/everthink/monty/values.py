@@ -1,49 +1,108 @@
 """Values on their way between us and a guest: JSON, and bytes.
 
 host --to_guest--> Monty --from_guest--> host
+
+A list of a guest may stand in a thousand places, as one object: what it comes to is counted while it is
+written out, and writing stops at a bound.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-__all__ = ["from_guest", "to_guest"]
+__all__ = ["MOST_CHARACTERS", "MOST_VALUES", "NotAwaited", "TooMuch", "from_guest", "to_guest"]
 
 DEEPEST = 100
+MOST_VALUES = 200_000
+"""Values that a guest may give at once, one in two places counted twice."""
+MOST_CHARACTERS = 8 * 1024 * 1024
+"""Characters and bytes of all texts among them."""
+_MOST_BITS = 13_200
+"""Of a whole number, 4,000 digits: to write a longer one takes the square of its length."""
+_COROUTINE = re.compile(r"<coroutine (?:object \w+|external_future\(\d+\))>")
+"""How the interpreter writes a coroutine on its way to us."""
+
+
+class TooMuch(ValueError):
+    """A guest gave more than is read. Its words follow "it"."""
+
+
+class NotAwaited(Exception):
+    """A guest gives something away that it has never awaited. Told to it in these words."""
 
 
 def to_guest(value: Any) -> Any:
     """A value of ours as a guest gets it; what it cannot have is text."""
-    return _plain(value, 0)
+    return _Writer(math.inf, math.inf).written(value, 0)
 
 
 def from_guest(value: Any) -> Any:
-    """A value of a guest: what is no JSON is written as text, tuples and sets as lists."""
-    return _plain(value, 0)
+    """A value of a guest: what is no JSON is written as text, tuples and sets as lists.
+
+    Raises `TooMuch`, after no more work than the bounds allow; and `NotAwaited` for a call whose result it
+    has never waited for: its name would be kept in its place.
+    """
+    return _Writer(MOST_VALUES, MOST_CHARACTERS, is_of_guest=True).written(value, 0)
 
 
-def _plain(value: Any, depth: int) -> Any:
-    if depth > DEEPEST:
-        return "…"
-    match value:
-        case None | bool() | int() | str() | bytes():
-            return value
-        case float():
-            return value if math.isfinite(value) else str(value)
-        case bytearray() | memoryview():
-            return bytes(cast("bytes", value))
-        case datetime.datetime() | datetime.date() | datetime.time():
-            return value.isoformat()
-        case Mapping():
-            items = cast("Mapping[Any, Any]", value).items()
-            return {key if isinstance(key, str) else str(key): _plain(one, depth + 1) for key, one in items}
-        case set() | frozenset():
-            return [_plain(one, depth + 1) for one in cast("set[Any]", value)]
-        case Sequence():
-            return [_plain(one, depth + 1) for one in cast("Sequence[Any]", value)]
-        case _:
-            attributes: Any = getattr(value, "attributes", None)
-            return _plain(attributes, depth + 1) if isinstance(attributes, Mapping) else str(value)
+class _Writer:
+    """Writes a value out, so much of it."""
+
+    def __init__(self, values: float, characters: float, *, is_of_guest: bool = False) -> None:
+        self._values, self._characters, self._is_of_guest = values, characters, is_of_guest
+
+    def written(self, value: Any, depth: int) -> Any:
+        """A value, or `TooMuch`."""
+        self._values -= 1
+        if self._values < 0:
+            raise TooMuch(f"holds more than {MOST_VALUES:,} values")
+        if depth > DEEPEST:
+            return "…"
+        match value:
+            case None | bool():
+                return value
+            case int():
+                if value.bit_length() > _MOST_BITS and self._is_of_guest:
+                    raise TooMuch("holds a whole number of more than 4,000 digits")
+                return value
+            case str() | bytes():
+                return self._text(value)
+            case float():
+                return value if math.isfinite(value) else str(value)
+            case bytearray() | memoryview():
+                return self._text(bytes(cast("bytes", value)))
+            case datetime.datetime() | datetime.date() | datetime.time():
+                return value.isoformat()
+            case Mapping():
+                items = cast("Mapping[Any, Any]", value).items()
+                return {self._key(key): self.written(one, depth + 1) for key, one in items}
+            case set() | frozenset():
+                return [self.written(one, depth + 1) for one in cast("set[Any]", value)]
+            case Sequence():
+                return [self.written(one, depth + 1) for one in cast("Sequence[Any]", value)]
+            case _:
+                attributes: Any = getattr(value, "attributes", None)
+                return self.written(attributes, depth + 1) if isinstance(attributes, Mapping) else str(value)
+
+    def _key(self, key: Any) -> str:
+        # What is no text is written out first: of a tuple in a tuple `str` would write a thousand.
+        return self._text(key) if isinstance(key, str) else self._other_key(key)
+
+    def _other_key(self, key: Any) -> str:
+        self.written(key, 0)
+        return str(key)
+
+    def _text(self, text: Any) -> Any:
+        self._characters -= len(text)
+        if self._characters < 0:
+            raise TooMuch(f"holds more than {MOST_CHARACTERS:,} characters")
+        is_text = self._is_of_guest and isinstance(text, str)
+        if is_text and text.startswith("<cor") and _COROUTINE.fullmatch(text):
+            raise NotAwaited(
+                "A call stands where its result should be, and nobody has awaited it. Write `await`."
+            )
+        return text

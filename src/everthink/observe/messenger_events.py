@@ -8,6 +8,7 @@ from .events import EventBody, event
 
 __all__ = [
     "MessengerDelivered",
+    "MessengerDeliveryChanged",
     "MessengerDeliveryFailed",
     "MessengerDeliveryRetried",
     "MessengerIgnored",
@@ -40,6 +41,16 @@ class MessengerRefused(EventBody, frozen=True, kw_only=True):
 
     messenger: str
     reason: str
+
+
+@event("messenger:delivery:changed")
+class MessengerDeliveryChanged(EventBody, frozen=True, kw_only=True):
+    """A message is on its way to a platform (`sending`), or is there while more of it follows (`sent`)."""
+
+    messenger: str
+    turn_id: str
+    part: int
+    state: str
 
 
 @event("messenger:delivered")

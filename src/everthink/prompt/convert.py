@@ -246,12 +246,13 @@ def _outcome(
             text = part.get("errorText") or "Tool execution failed"
             if text == UNTOLD_TOOL:
                 text = said_by(call_id) or text
-            return model.ToolResultPart(call_id, name, text, is_error=True)
+            return model.ToolResultPart(call_id, name, with_aftermath(text, seen_of(call_id)), is_error=True)
         case "output-denied":
             approval = cast("dict[str, Any]", part.get("approval") or {})
             # The reason of a yes that came too late does not say why it was denied.
             reason = None if approval.get("approved") else approval.get("reason")
-            return model.ToolResultPart(call_id, name, reason or DENIED_TEXT, is_error=True)
+            told = with_aftermath(reason or DENIED_TEXT, seen_of(call_id))
+            return model.ToolResultPart(call_id, name, told, is_error=True)
         case "approval-responded":
             approval = cast("dict[str, Any]", part.get("approval") or {})
             return model.ApprovalResponse(
@@ -259,6 +260,11 @@ def _outcome(
             )
         case _:
             return None
+
+
+def with_aftermath(text: str, after: ModelOutput | None) -> str:
+    """Why a call has no result, and what it had done before, if it has told that."""
+    return f"{text}\n{after.output}" if after is not None and after.output else text
 
 
 def paired(messages: Sequence[model.ModelMessage]) -> list[model.ModelMessage]:

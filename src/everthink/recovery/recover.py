@@ -33,7 +33,7 @@ from ..journal.feed import (
     TurnEnded,
 )
 from ..journal.interactions import is_pending
-from ..journal.read import Below, Journal, last_chunk
+from ..journal.read import Below, Journal, keep_answer, last_chunk
 from ..journal.turn import SUBMITTED, Turn
 from ..journal.turn_input import schema_of
 from ..masking import mask
@@ -78,7 +78,7 @@ from .incident import (
     progress_of,
     settings_of,
 )
-from .suspects import Suspect
+from .suspects import STRIKES, Suspect
 from .trials import Trial, Trials
 
 __all__ = ["DECLINED_TEXT", "RECOVERING_TTL_MS", "RESTED", "Recovering", "Recovery"]
@@ -172,6 +172,8 @@ class Recovery:
             return await self._set_aside(turn, trial.suspect)
         try:
             outcome = await self._decide(turn)
+            if outcome is None and trial.suspect.strikes >= STRIKES:
+                await self._keep_so_far(turn)
         except StoreError:
             await self._trials.undo(trial)
             raise
@@ -192,6 +194,20 @@ class Recovery:
         # Whoever answers one of its calls meanwhile finds it here.
         turn.fold = journal.fold
         return await self._decide_from(turn, journal)
+
+    async def _keep_so_far(self, turn: Turn) -> None:
+        """Before the last try, put what was said and done into the conversation: set aside, nobody reads it
+        any more, and what its calls have done would be known to nobody."""
+        host, journal = self._host, turn.journal
+        if turn.continuation or turn.question is None or journal is None or not journal.fold.has_content:
+            return
+        await host.session.refresh()
+        if host.generation != turn.generation:
+            return
+        said = journal.fold.message()
+        said = said.with_parts(copy_json(said.parts))
+        waiting = host.turns.waiting_messages(turn)
+        await host.session.write(keep_answer(host.session, said, turn.parent, waiting))
 
     def _watch(self, turn: Turn, trial: Trial) -> None:
         """Let the next suspect go as soon as this turn has said something, or is over.
@@ -540,7 +556,10 @@ class Recovery:
         aside = put_aside(host, self._trials, turn.id, suspect, explained.text, error)
         await host.store.apply([*aside, host.last_failure.note_turn(turn, explained.shown)])
         tell_aside(host, turn.id, turn.request_id, suspect, error)
-        close(host, TurnEnded(turn, "error", explained.shown, streamed=False))
+        await host.session.refresh()
+        if is_stored := host.session.is_known(turn.message_id):
+            host.feed.publish(HistoryChanged(turn, "answer"))
+        close(host, TurnEnded(turn, "error", explained.shown, streamed=False, stored=is_stored))
         return Outcome(turn, "error", error=error, text=explained.text, stage="recovery")
 
     async def _explained(self, turn: Turn, error: TurnGivenUp) -> Explained:

@@ -24,6 +24,10 @@ from ..clock import Clock
 from ..cluster.fence import Fence
 from ..codemode.runs import Executions
 from ..current import current_call, current_turn
+from ..deliveries.courier import MARK
+from ..deliveries.polling import OFFSETS
+from ..deliveries.sending import Bots
+from ..deliveries.wiring import Messaging
 from ..engines.sandboxes import Sandboxes
 from ..errors import StoreError
 from ..fibers.fibers import Fibers
@@ -42,11 +46,7 @@ from ..mcp.own_server import Parts as McpParts
 from ..mcp.places import Network
 from ..mcp.servers import McpServers
 from ..mcp.shared import SharedServers
-from ..messages import bounded_json, is_settled
-from ..messengers.courier import MARK
-from ..messengers.polling import OFFSETS
-from ..messengers.sending import Bots
-from ..messengers.wiring import Messaging
+from ..messages import Part, bounded_json
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
@@ -230,7 +230,10 @@ class Actor:
             )
             self.chat.host.below, self.chat.of_clear = self._below, self._note_clear
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
-            self.messaging = Messaging(address, self.chat, kin=kin, bots=bots, background=background)
+            rests = partial(self.chat.is_resting, self._rests)
+            self.messaging = Messaging(
+                address, self.chat, kin=kin, bots=bots, background=background, rests=rests
+            )
         self.idle_since: float | None = None
         """Since when nobody has needed this agent, as far as its directory has noticed."""
         self.sockets: Any = None
@@ -334,17 +337,19 @@ class Actor:
     @property
     def executions(self) -> Executions:
         """What code of its model has done."""
-        return Executions(self.store, self.clock, self.sandboxes, is_settled=self._is_settled)
+        return Executions(self.store, self.clock, self.sandboxes, part_of=self._part_of)
 
-    async def _is_settled(self, call_id: str) -> bool:
-        """True when the conversation shows a call with its outcome."""
+    async def _part_of(self, call_id: str) -> Part | None:
+        """A call as the conversation shows it, or the answer that streams."""
         if self.chat is None:
-            return False
+            return None
+        answer = self.chat.host.turns.answer
+        if answer is not None and (part := answer.call(call_id)) is not None:
+            return part
         await self.chat.session.refresh()
         holder = await self.chat.session.find_call(call_id)
-        return holder is not None and any(
-            part.get("toolCallId") == call_id and is_settled(part) for part in holder.parts
-        )
+        parts = [] if holder is None else holder.parts
+        return next((part for part in parts if part.get("toolCallId") == call_id), None)
 
     # --- children
 
@@ -392,8 +397,9 @@ class Actor:
 
     def as_child(self) -> Child:
         """It, as its parent looks into it. It chats."""
-        chat = self.chat
+        chat, messaging = self.chat, self.messaging
         assert chat is not None
+        assert messaging is not None
         return Child(
             address=self.address,
             store=self.store,
@@ -402,6 +408,7 @@ class Actor:
             submissions=chat.submissions,
             answers=chat.answers,
             save_value=self.save_value,
+            accompany=messaging.accompany,
             expect=chat.expect,
             expected=lambda: chat.host.tool_output,
             parts_of=chat.parts_of,

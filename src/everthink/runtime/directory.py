@@ -28,6 +28,8 @@ from ..clock import Clock, Timer
 from ..cluster import queries as cluster_queries
 from ..cluster.fence import Fence, Loss
 from ..cluster.membership import Membership
+from ..deliveries import queries as delivery_queries
+from ..deliveries.sending import Bots
 from ..engines.sandboxes import Sandboxes
 from ..errors import (
     AgentElsewhere,
@@ -45,8 +47,6 @@ from ..keeping.objects import erase_objects
 from ..limits import Limits
 from ..mcp.places import Network, Place
 from ..mcp.shared import SharedServers
-from ..messengers import queries as delivery_queries
-from ..messengers.sending import Bots
 from ..models.port import Model
 from ..oauth.sealing import Sealer
 from ..observe.bus import EventBus
@@ -255,6 +255,7 @@ class Directory:
             reach=known,
             child=child,
             exists=self._is_known,
+            found=self._address_of,
             evict=self.evict,
             erase=self.erase,
         )
@@ -269,7 +270,8 @@ class Directory:
 
     async def note(self, actor: Actor) -> None:
         """The agent is known from now on, though nothing was kept for it yet."""
-        if not await self.store.fetch(queries.IS_KNOWN, actor.id):
+        is_known = isinstance(actor.store, Introduced) and actor.store.is_known
+        if not is_known and not await self.store.fetch(queries.IS_KNOWN, actor.id):
             await actor.store.apply([])
 
     async def _address_of(self, agent: str) -> Address | None:

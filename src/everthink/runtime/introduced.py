@@ -27,6 +27,11 @@ class Introduced(AgentStore):
         self._store, self._known = store, known
         self._is_known = False
 
+    @property
+    def is_known(self) -> bool:
+        """True once something was written through here: the agent and those above it are known."""
+        return self._is_known
+
     def apply(self, commit: Commit) -> asyncio.Future[list[Rows]]:
         """Write a commit; see `Store.apply`."""
         if self._is_known:

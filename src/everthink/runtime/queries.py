@@ -76,7 +76,7 @@ FAMILIES = (
 # Migration 23: agents whose cleared conversations left bytes (keeping/sweeping.py) are found at start-up.
 SWEEPS = ("CREATE INDEX kv_sweeping ON kv (agent) WHERE name = 'sweep'",)
 
-# Migration 26: agents that ask platforms for what is new (messengers/polling.py) are found at start-up.
+# Migration 26: agents that ask platforms for what is new (deliveries/polling.py) are found at start-up.
 POLLS = ("CREATE INDEX kv_polled ON kv (agent) WHERE name = 'polled'",)
 
 TO_POLL = "SELECT agent FROM kv WHERE name = 'polled'"

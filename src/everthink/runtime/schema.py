@@ -9,11 +9,11 @@ from ..children import queries as children
 from ..cluster import queries as cluster
 from ..codemode import queries as codemode
 from ..context import queries as context
+from ..deliveries import queries as deliveries
 from ..extensions import queries as extensions
 from ..fibers import queries as fibers
 from ..journal import queries as turn
 from ..mcp import queries as mcp
-from ..messengers import queries as messengers
 from ..recovery import queries as recovery
 from ..recovery import suspects
 from ..schedules import alarm_queries as alarms
@@ -58,5 +58,5 @@ MIGRATIONS = (
     Migration(23, "one place for files", (*attachments.DROPPED, *runtime.SWEEPS)),
     Migration(24, "turns that begin anew", turn.STARTING_OVER),
     Migration(25, "extensions", extensions.TABLES),
-    Migration(26, "messengers", (*messengers.TABLES, *runtime.POLLS)),
+    Migration(26, "messengers", (*deliveries.TABLES, *runtime.POLLS)),
 )

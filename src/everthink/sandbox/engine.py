@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from ..kinds import check_options
 from .child import CannotStart, Child
-from .pool import Pool
+from .pool import OPTIONS, Pool
 from .port import Host, Isolation, Job, Language, NoHost, Outcome
 from .running import NOTHING_WRITTEN, OVER_LIMIT, NotBegun, Run
 
@@ -30,6 +31,8 @@ class ChildSandbox(ABC):
 
     def __init__(self, *, most: int = 2, jobs_each: int = 200, idle_after: float = 60.0) -> None:
         """At most so many scripts run at once, in children that each run so many and end when they idle."""
+        given = {"most": most, "jobs_each": jobs_each, "idle_after": idle_after}
+        check_options(type(self).__name__, OPTIONS, **given)
         self._pool = Pool(self._start, most=most, jobs_each=jobs_each, idle_after=idle_after)
 
     @property

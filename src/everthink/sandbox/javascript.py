@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from ..kinds import TEXT, check_options, optional
 from ..messages import encode_json
 from ..words import said as on_one_line
 from .checks import LONGEST_SOURCE, refusal
@@ -30,8 +31,12 @@ __all__ = ["JavaScriptRun", "JavaScriptSandbox"]
 _LANGUAGES: frozenset[Language] = frozenset({"javascript", "typescript"})
 _MODULE = re.compile(r"(?!/)(?!.*(?:^|/)\.\.?(?:/|$))[^\0\\]{1,1000}")
 _KEPT = "Nothing was run."
+_OPTIONS = {"cache": optional(TEXT)}
 _LONGEST_WORDS = 5_000
-_BYTES = "__bytes__"
+_BYTES, _WHOLE = "__bytes__", "__int__"
+_SAFE = 2**53 - 1
+"""Beyond it a number of JavaScript is rounded: such ones are BigInt there."""
+_DIGITS = re.compile(r"-?[0-9]{1,4000}")
 
 
 class JavaScriptSandbox(ChildSandbox):
@@ -49,6 +54,7 @@ class JavaScriptSandbox(ChildSandbox):
         The engine is compiled once for a machine, into the folder `cache`: without it that of the user. ""
         is none: every child then takes seconds to start.
         """
+        check_options("JavaScriptSandbox", _OPTIONS, cache=cache)
         super().__init__(most=most, jobs_each=jobs_each, idle_after=idle_after)
         self._cache = _cache_of_the_user() if cache is None else cache
 
@@ -103,7 +109,7 @@ class JavaScriptRun(Run):
         return cast("list[Any]", args), {}
 
     def answer(self, value: Any) -> tuple[dict[str, Any], bytes]:
-        """JSON, in which bytes have an envelope."""
+        """JSON, in which bytes and large whole numbers have an envelope."""
         return {}, encode_json(_packed(value))
 
     def ending(self, done: Done) -> Ended:
@@ -143,6 +149,8 @@ def _packed(value: Any) -> Any:
     match value:
         case bytes():
             return {_BYTES: base64.b64encode(value).decode()}
+        case int() if abs(value) > _SAFE:
+            return {_WHOLE: str(value)}
         case dict():
             return {key: _packed(one) for key, one in cast("dict[str, Any]", value).items()}
         case list() | tuple():
@@ -153,6 +161,8 @@ def _packed(value: Any) -> Any:
 
 def _opened(found: dict[str, Any]) -> Any:
     """What is in an envelope."""
+    if set(found) == {_WHOLE} and isinstance(found[_WHOLE], str) and _DIGITS.fullmatch(found[_WHOLE]):
+        return int(found[_WHOLE])
     if set(found) != {_BYTES} or not isinstance(found[_BYTES], str):
         return found
     try:

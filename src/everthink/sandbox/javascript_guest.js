@@ -2,7 +2,7 @@
 //
 //   __host(what, ...)  asks our side at once; a failure comes back as { e: words }
 //   __next()           what happens next: an answer of the host as [number, words or null, JSON], null when a
-//                      timer is due, [] when there may be more to run
+//                      timer is due, [] when there may be more to run, true when there is nothing more to run
 //
 // Both names are gone when the script begins. Nothing in here protects the host: a script may break all of it
 // and harms itself. One answer is settled at a time, and everything that follows from it runs before the next
@@ -122,7 +122,7 @@ define('crypto', {
 // --- what is waited for: answers and timers
 
 const open = new Map();
-let timers = [], timerCount = 0, isWaiting = false, isLeft = true, onSettled = [], run = 0;
+let timers = [], timerCount = 0, isWaiting = false, isLeft = true, isStill = false, hasReturned = false, hasCalled = false, onSettled = [], run = 0;
 
 // Whatever waits in a script waits for this: there is always one question open while it runs.
 function pump() {
@@ -132,11 +132,12 @@ function pump() {
   next().then((happened) => {
     if (mine !== run) return;
     isWaiting = false;
+    isStill = happened === true;
     try {
       if (happened === null) fire();
       else if (happened.length) settle(...happened);
     } finally {
-      if (happened === null || happened.length) for (const wake of onSettled.splice(0)) wake();
+      if (happened === null || isStill || happened.length) for (const wake of onSettled.splice(0)) wake();
       pump();
     }
   }, () => {});
@@ -154,10 +155,11 @@ function leave(how, what) {
 }
 
 function settle(number, words, json) {
-  const { resolve, reject } = open.get(number);
+  const { promise, resolve, reject } = open.get(number);
   open.delete(number);
-  if (words === null) resolve(json === undefined ? undefined : unpacked(json));
-  else reject(new Error(words));
+  if (words === null) return resolve(json === undefined ? undefined : unpacked(json));
+  if (hasReturned && heard.has(promise)) err(`After it had returned: ${words}`);
+  reject(new Error(words));
 }
 
 function fire() {
@@ -196,34 +198,107 @@ define('setInterval', (run, wait, ...args) => startTimer(run, wait, args, true))
 define('setImmediate', (run, ...args) => startTimer(run, 0, args, false));
 for (const name of ['clearTimeout', 'clearInterval', 'clearImmediate']) define(name, stopTimer);
 
-// --- values on their way: JSON, and bytes in an envelope; of a view what it shows
+// --- values on their way: JSON, with bytes (of a view what it shows) and large whole numbers in an envelope.
+// What would arrive as something else, and nobody would know, does not leave.
 
-const BYTES = '__bytes__';
+const BYTES = '__bytes__', WHOLE = '__int__', LONGEST_INT = 4000, FIRST_WITH_EXPONENT = 1e21;
 let isEnveloped = false;
+const plainly = (prototype, asPlain) => Object.defineProperty(prototype, 'toJSON', {
+  value() { return isEnveloped ? asPlain(this) : { ...this }; },
+  writable: true, configurable: true,
+});
 for (const { prototype } of [Object.getPrototypeOf(Uint8Array), ArrayBuffer, DataView]) {
-  Object.defineProperty(prototype, 'toJSON', {
-    value() { return isEnveloped ? { [BYTES]: asked('base64', bytesOf(this)) } : { ...this }; },
-    writable: true, configurable: true,
-  });
+  plainly(prototype, (held) => ({ [BYTES]: asked('base64', bytesOf(held)) }));
 }
 function packed(value) {
   isEnveloped = true;
   try {
-    return stringify(value);
+    return stringify(value, leaving);
   } finally {
     isEnveloped = false;
   }
 }
-const opened = (_, held) => (typeof held?.[BYTES] === 'string' ? asked('bytes', held[BYTES]) : held);
-const unpacked = (json) => (json.includes(`"${BYTES}"`) ? parse(json, opened) : parse(json));
+function leaving(key, held) {
+  const at = key === '' ? '' : ` (at ${stringify(key)})`;
+  switch (typeof held) {
+    case 'bigint': {
+      const digits = String(held);
+      if (digits.length > LONGEST_INT) throw new RangeError(`A whole number of more than 4,000 digits${at}: make it text in parts, or less exact.`);
+      return { [WHOLE]: digits };
+    }
+    case 'number':
+      if (!Number.isFinite(held)) throw new TypeError(`${held}${at} is no number of JSON. Use null, or a string.`);
+      if (Number.isInteger(held) && !Number.isSafeInteger(held) && Math.abs(held) < FIRST_WITH_EXPONENT)
+        throw new RangeError(`${held}${at} is beyond 2**53, where JavaScript rounds numbers, and may be another than was meant. Write a BigInt: 9007199254740993n.`);
+      return held;
+    case 'object':
+      if (held instanceof Promise) throw new TypeError(`${key === '' ? 'It' : stringify(key)} is a promise that nobody has awaited: put await before what makes it.`);
+      if (held instanceof Set) return [...held];
+      if (held instanceof Map) return entries(held, at);
+      return held instanceof Error ? `${held.name}: ${held.message}` : held;
+    default: return held;
+  }
+}
+function entries(map, at) {
+  const made = Object.create(null);
+  for (const [key, held] of map) {
+    if (typeof key !== 'string' && typeof key !== 'number') throw new TypeError(`A Map${at} whose keys are no text: use [...map].`);
+    if (key in made) throw new TypeError(`A Map${at} with two keys that become the same text, ${stringify(String(key))}: use [...map].`);
+    made[key] = held;
+  }
+  return made;
+}
+function opened(_, held) {
+  if (typeof held?.[BYTES] === 'string') return asked('bytes', held[BYTES]);
+  return typeof held?.[WHOLE] === 'string' && /^-?[0-9]+$/.test(held[WHOLE]) ? BigInt(held[WHOLE]) : held;
+}
+const unpacked = (json) => (json.includes(`"${BYTES}"`) || json.includes(`"${WHOLE}"`) ? parse(json, opened) : parse(json));
 
 // --- functions of the host
 
-function call(name, args) {
-  return new Promise((resolve, reject) => {
-    const number = asked('call', name, packed(args));
-    open.set(number, { resolve, reject });
+// A refusal that nobody hears would be lost. Whoever awaits a promise, or asks for what follows it, looks at its
+// constructor first: so we know of it, and nothing happens in another order than it would.
+const heard = new WeakSet(), unheard = new Map(), { then } = Promise.prototype;
+
+function listened(promise) {
+  Reflect.apply(then, promise, [undefined, (error) => { if (!heard.has(promise)) unheard.set(promise, error); }]);
+  Object.defineProperty(promise, 'constructor', {
+    get() { heard.add(promise); unheard.delete(promise); return Promise; }, configurable: true,
   });
+  Object.defineProperty(promise, 'then', {
+    value: (...given) => listened(Reflect.apply(then, promise, given)), writable: true, configurable: true,
+  });
+  return promise;
+}
+for (const name of ['all', 'allSettled', 'any', 'race']) {
+  const real = Promise[name];
+  Object.defineProperty(Promise, name, {
+    value: { [name](given) { const made = Reflect.apply(real, this, [given]); return this === Promise ? listened(made) : made; } }[name],
+    writable: true, configurable: true,
+  });
+}
+
+// An answer that has not come yet. Whoever takes it for the answer itself is told so, instead of undefined.
+function notYet(name, promise) {
+  const early = () => { throw new TypeError(`${name}() was not awaited: put await before the call.`); };
+  return new Proxy(promise, {
+    get(_, key) {
+      if (key === Symbol.toPrimitive || !(key in promise || typeof key === 'symbol' || key === 'toJSON')) early();
+      const held = promise[key];
+      return typeof held === 'function' && key !== 'constructor' ? held.bind(promise) : held;
+    },
+    ownKeys: early,
+  });
+}
+
+function call(name, args) {
+  const ask = {};
+  hasCalled = true;
+  ask.promise = listened(new Promise((resolve, reject) => {
+    Object.assign(ask, { resolve, reject });
+    open.set(asked('call', name, packed(args)), ask);
+  }));
+  return notYet(name, ask.promise);
 }
 
 // What cannot be offered is told to our side, and nothing of the job is run.
@@ -330,15 +405,24 @@ if (settings.style === 'command') {
 const context = Object.freeze({ ...offered, files, args: settings.args, env: settings.env });
 let value, thrown = null;
 
-async function finished(isForAll) {
-  while (open.size || (isForAll && timers.length)) await new Promise((wake) => onSettled.push(wake));
+// Calls that nobody waits for are finished, too, and what follows from them.
+async function finished() {
+  hasReturned = true;
+  if (!hasCalled && settings.style !== 'command') return; // nothing was begun that could be left
+  do {
+    host('finishing');
+    await new Promise((wake) => onSettled.push(wake));
+  } while (!isStill);
+  for (const error of unheard.values()) {
+    throw new Error(`${error?.message ?? inWords(error)}\nNobody has awaited this: write await before the call.`);
+  }
 }
 
 async function ended(run) {
   enter('ending');
   try {
     value = await (thrown === null ? run() : undefined);
-    await finished(settings.style === 'command');
+    await finished();
   } catch (error) {
     thrown ??= { error };
   }
@@ -370,8 +454,9 @@ Object.defineProperty(globalThis, '__job', { value: Object.freeze({
   again: (input) => {
     run++;
     settings.input = parse(input);
-    timers = [], onSettled = [], isWaiting = false, isLeft = true, value = undefined, thrown = null;
+    timers = [], onSettled = [], isWaiting = false, isLeft = true, hasReturned = hasCalled = false, value = undefined, thrown = null;
     open.clear();
+    unheard.clear();
   },
   begun: () => enter('begun'),
   left: () => leave('left'),

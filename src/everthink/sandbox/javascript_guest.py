@@ -209,6 +209,7 @@ class Run(Running):
         self._answers: deque[list[Any]] = deque()
         self._timer: float | None = None
         self._is_left = True
+        self._is_finishing = False
         self._is_stuck = False
         # The engine asks us every few thousand steps. It stops to run what is due after some 100,000 jobs, so
         # nothing is left to run only when it has not asked since.
@@ -538,6 +539,9 @@ class Run(Running):
                 self._is_left = False
             case ("left", *_):
                 self._leave()
+            case ("finishing",):
+                self._is_finishing = True
+                self._news.set()
             case "timer", int(wait) | float(wait):
                 self._timer = None if wait < 0 else asyncio.get_running_loop().time() + wait / 1_000
                 self._news.set()
@@ -619,8 +623,11 @@ class Run(Running):
             self._answers.append([number, words, "null"])
         self._news.set()
 
-    async def following(self) -> list[Any] | None:
-        """What happens next. This begins when all that was due has run, or 100,000 jobs of it."""
+    async def following(self) -> list[Any] | bool | None:
+        """What happens next. This begins when all that was due has run, or 100,000 jobs of it.
+
+        True: nothing more, for a script that has come to its end. A function does not wait for its timers.
+        """
         while True:
             if self._is_ending:
                 break
@@ -632,6 +639,10 @@ class Run(Running):
             if self._answers:
                 self._open -= 1
                 return self._answers.popleft()
+            has_timer = self._timer is not None and self._job["style"] == "command"
+            if self._is_finishing and not self._open and not has_timer:
+                self._is_finishing = False
+                return True
             wait: float | None = None
             if self._timer is None:
                 if not self._open:

@@ -12,9 +12,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from ..kinds import SECONDS, at_least
 from .child import CannotStart, Child
 
-__all__ = ["Pool"]
+__all__ = ["OPTIONS", "Pool"]
+
+OPTIONS = {"most": at_least(1), "jobs_each": at_least(1), "idle_after": SECONDS}
+"""What whoever makes a sandbox may say of its children."""
 
 
 class Pool:

@@ -11,12 +11,27 @@ outcome says how it ended and which limit stopped it. Every adapter passes the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
-from ..errors import AgentError, InvalidSettings
+from ..errors import AgentError
+from ..kinds import (
+    ANYTHING,
+    DICT_OF_TEXTS,
+    SANDBOX_LIMITS,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    YES_NO,
+    Kind,
+    above,
+    check_options,
+    is_dict_of,
+    optional,
+    words,
+)
 
 __all__ = [
     "Host",
@@ -39,6 +54,8 @@ Isolation = Literal["interpreter", "wasm", "landlock", "namespaces", "container"
 Status = Literal["done", "failed", "timeout", "memory", "calls", "crashed", "paused"]
 Stream = Literal["stdout", "stderr"]
 
+_LARGEST = 1 << 62
+"""Numbers below it fit what the kernel and the guests keep them in."""
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -71,12 +88,15 @@ class Limits:
     """Processes at once, where a guest has real ones."""
 
     def __post_init__(self) -> None:
-        for limit in fields(self):
-            value = getattr(self, limit.name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1 << 62:
-                raise InvalidSettings(
-                    f"Limits({limit.name}={value!r}) is no number above zero.", kept="Nothing was run."
-                )
+        check_options("Limits", _LIMITS, **{limit.name: getattr(self, limit.name) for limit in fields(self)})
+
+
+_SECONDS = Kind("a number of seconds above 0", lambda value: above(0).fits(value) and value < _LARGEST)
+_BOUND = Kind(
+    "a whole number of at least 1",
+    lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LARGEST,
+)
+_LIMITS = {limit.name: _SECONDS if limit.name in ("wall", "cpu") else _BOUND for limit in fields(Limits)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +135,45 @@ class Job:
     seed: str | None = None
     limits: Limits = field(default_factory=Limits)
 
+    def __post_init__(self) -> None:
+        check_options("Job", _JOB, **{option.name: getattr(self, option.name) for option in fields(self)})
+
+
+def _as_bytes(value: Any) -> str | None:
+    return f"Write {value[:60].encode()!r}." if isinstance(value, str) else None
+
+
+_JOB = {
+    "language": words(*get_args(Language)),
+    "source": TEXT,
+    "path": TEXT,
+    "style": words("snippet", "function", "command"),
+    "modules": DICT_OF_TEXTS,
+    "input": ANYTHING,
+    "args": TEXTS,
+    "stdin": Kind('bytes: b"…"', lambda value: isinstance(value, bytes), advice=_as_bytes),
+    "env": DICT_OF_TEXTS,
+    "cwd": TEXT,
+    "files": Kind(
+        'a dict of absolute paths and bytes: {"/notes.txt": b"…"}',
+        is_dict_of(lambda value: isinstance(value, bytes)),
+    ),
+    "folders": Kind(
+        'a set of texts: frozenset({"/notes"})',
+        lambda value: isinstance(value, Set) and TEXTS.fits(value),
+    ),
+    "collect": TEXTS,
+    "names": Kind(
+        'a dict of names and their stubs: {"tools.refund": "def refund(order): ..."}', DICT_OF_TEXTS.fits
+    ),
+    "commands": TEXTS,
+    "keep": optional(TEXT),
+    "check_types": YES_NO,
+    "now": optional(WHOLE),
+    "seed": optional(TEXT),
+    "limits": SANDBOX_LIMITS,
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -138,6 +197,8 @@ class Outcome:
     """Folders that are there at the end, below what was to be collected."""
     calls: int = 0
     seconds: float = 0.0
+    place: str = ""
+    """The folder of this computer that held its files, where a machine has no other place for them."""
 
 
 class HostRefused(AgentError):

@@ -116,6 +116,7 @@ class Asking:
             error_text=text,
             more=more,
             stranger=self._stranger(connection, frame.approval_id),
+            asked=frame.approval_id,
             by=connection.who,
         )
         if changed:
@@ -148,6 +149,7 @@ class Asking:
             frame.approved,
             more=self._continuation(connection, goes_on),
             stranger=self._stranger(connection, frame.approval_id),
+            asked=frame.approval_id,
             by=connection.who,
         )
         if changed:

@@ -24,6 +24,7 @@ __all__ = [
     "KNOWN",
     "KNOWN_AT_ONCE",
     "LAST",
+    "LAST_ASKED",
     "LAST_COMPACTION",
     "MEMORY",
     "ONE",
@@ -158,6 +159,13 @@ def latest_of(agents: int) -> str:
     """When something was said last to so many agents: agent and time, if anything was."""
     some = ", ".join("?" * agents)
     return f"SELECT agent, MAX(created_at) FROM messages WHERE agent IN ({some}) GROUP BY agent"
+
+
+LAST_ASKED = (
+    "SELECT id, role, content FROM messages WHERE agent = :agent AND session = ? AND role = 'user'"
+    " ORDER BY seq DESC LIMIT 1"
+)
+"""What a person said last in a session."""
 
 
 def first_asked(agents: int) -> str:

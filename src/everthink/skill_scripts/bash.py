@@ -18,7 +18,7 @@ from ..errors import ToolError
 from ..messages import encode_json
 from ..sandbox.braces import MOST_WORDS, too_many_words
 from ..sandbox.port import HostRefused, Job, Limits, Sandbox, Stream
-from ..skills.values import ScriptRequest
+from ..skill_values import ScriptRequest
 from ..words import said as on_one_line
 from .bridge import Bridge
 from .endings import failure, program
@@ -63,6 +63,7 @@ async def run_bash_script(
         args=request.args,
         stdin=encode_json(request.input),
         cwd=SKILL,
+        env={"PWD": SKILL},
         files=files,
         folders=frozenset({OUTPUT}),
         collect=(OUTPUT,),

@@ -8,14 +8,16 @@ Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from ..errors import ToolError
 from ..messages import encode_json
 from ..sandbox.port import Outcome, Stream
 
-__all__ = ["ENTRY", "failure", "lines", "printed", "program", "returned"]
+__all__ = ["ENTRY", "failure", "lines", "plainly", "printed", "program", "returned", "without_place"]
 
 ENTRY = "skill-script.mjs"
 """What stands before a script in JavaScript, in traces."""
@@ -45,6 +47,47 @@ def returned(value: Any) -> Any:
             next_step="Let it return less, or write it to the workspace.",
         )
     return value
+
+
+def plainly(place: str, value: Any) -> Any:
+    """What a script has said, with its own paths where programs have named a folder of this computer."""
+    if not place:
+        return value
+    match value:
+        case str():
+            named = re.sub(
+                re.escape(f"{place}/work") + r"(?=/(?:skill|output|input\.json|context\.json)\b)", "", value
+            )
+            return named.replace(f"{place}/work", "~").replace(f"{place}/tmp", "/tmp")
+        case dict():
+            pairs = cast("dict[Any, Any]", value).items()
+            return {plainly(place, name): plainly(place, one) for name, one in pairs}
+        case list():
+            return [plainly(place, one) for one in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def without_place(outcome: Outcome) -> Outcome:
+    """An outcome that does not say where on this computer its files were."""
+    place = outcome.place
+    if not place:
+        return outcome
+    return replace(
+        outcome,
+        value=plainly(place, outcome.value),
+        error=plainly(place, outcome.error),
+        stdout=plainly(place, outcome.stdout),
+        stderr=plainly(place, outcome.stderr),
+        changed={plainly(place, path): _without(place, data) for path, data in outcome.changed.items()},
+    )
+
+
+def _without(place: str, data: bytes) -> bytes:
+    try:
+        return plainly(place, data.decode()).encode() if place.encode() in data else data
+    except UnicodeDecodeError:
+        return data
 
 
 def _without_ours(words: str) -> str:

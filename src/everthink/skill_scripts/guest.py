@@ -35,11 +35,14 @@ PLACES = ("/input.json", "/context.json", "/skill", "/output")
 def run(job: dict[str, Any]) -> Any:
     """Run the script: `{"value"}` of a function, `{}` of a program, `{"failed"}` for an exception."""
     home = os.path.dirname(os.getcwd())
-    if not _are_ours(home):
+    is_at_root = _are_ours(home)
+    if not is_at_root:
         _move(home)
+        _import_from(home)
+    _speak_of(home)
     path = "/skill/" + job["path"]
     sys.argv = [path, *job["args"]]
-    sys.path[0] = os.path.dirname(home + path)
+    sys.path[0] = os.path.dirname(path)
     name = "skill_script" if job["has_run"] else "__main__"
     module = types.ModuleType(name)
     module.__file__ = path
@@ -53,8 +56,14 @@ def run(job: dict[str, Any]) -> Any:
             scope.update(tools=Tools(), workspace=Workspace(), fetch=_fetch)
             if not job["network"]:
                 del scope["fetch"]
-        exec(compile(source, path, "exec"), scope)
-        return {"value": _as_json(_called(scope["run"], job))} if job["has_run"] else {}
+        if not job["has_run"]:
+            exec(compile(source, path, "exec"), scope)
+            return {}
+        with _Lost() as lost:
+            exec(compile(source, path, "exec"), scope)
+            value = _as_json(_called(scope["run"], job))
+        lost.tell()
+        return {"value": value}
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is said
@@ -70,9 +79,52 @@ def _called(function: Callable[..., Any], job: dict[str, Any]) -> Any:
     import asyncio
 
     async def wait() -> Any:
-        return await value
+        found = await value
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        if left:
+            raise RuntimeError(
+                "run() returned while "
+                + str(len(left))
+                + " of its tasks were at work, which are stopped now: await them"
+            )
+        return found
 
     return asyncio.run(wait())
+
+
+class _Lost:
+    """What was called and never awaited: nothing of it was done, and Python only says so in passing."""
+
+    def __enter__(self) -> _Lost:
+        import warnings
+
+        self._names: list[str] = []
+        self._shown = warnings.showwarning
+        warnings.showwarning = self._show
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        import gc
+        import warnings
+
+        gc.collect()
+        warnings.showwarning = self._shown
+
+    def _show(self, message: Any, category: Any, *more: Any, **named: Any) -> None:
+        words = str(message)
+        if issubclass(category, RuntimeWarning) and words.endswith("was never awaited"):
+            self._names.append(words.split("'")[1])
+        self._shown(message, category, *more, **named)
+
+    def tell(self) -> None:
+        """Raise for the first of them."""
+        for name in self._names:
+            raise RuntimeError(
+                name
+                + "() was called and nobody has awaited it, so nothing of it was done: write await "
+                + name
+                + "(...)"
+            )
 
 
 def _as_json(value: Any) -> Any:
@@ -124,6 +176,7 @@ class Tools:
         async def call(input: Any = None, **named: Any) -> Any:
             return await bridge.call("tool", name, named if input is None and named else input)
 
+        call.__qualname__ = "tools." + name
         return call
 
 
@@ -151,8 +204,18 @@ class Workspace:
         return await bridge.call("write_file", path, content)
 
 
+for _name, _function in [*vars(Tools).items(), *vars(Workspace).items()]:
+    if not _name.startswith("_"):
+        _function.__qualname__ = _function.__qualname__.replace("Tools.", "tools.").replace(
+            "Workspace.", "workspace."
+        )
+
+
 async def _fetch(url: str, options: Any = None) -> Any:
     return await bridge.call("fetch", url, options)
+
+
+_fetch.__qualname__ = "fetch"
 
 
 # --- where its files are
@@ -166,6 +229,115 @@ def _are_ours(home: str) -> bool:
         return False
 
 
+def _is_place(path: str) -> bool:
+    return any(path == place or path.startswith(place + "/") for place in PLACES)
+
+
+def _plain(home: str, path: Any) -> Any:
+    """A path as a script writes it: where the home really is, is none of its business."""
+    if isinstance(path, bytes):
+        return os.fsencode(_plain(home, os.fsdecode(path)))
+    if not isinstance(path, str) or not path.startswith(home + "/") or not _is_place(path[len(home) :]):
+        return path
+    return path[len(home) :]
+
+
+def _speak_of(home: str) -> None:
+    """Let what Python says of folders be what a script calls them."""
+    for module, name in ((os, "getcwd"), (os, "getcwdb"), (os.path, "realpath")):
+        setattr(module, name, _spoken(home, getattr(module, name)))
+
+
+def _spoken(home: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return _plain(home, function(*args, **kwargs))
+
+    return call
+
+
+def _import_from(home: str) -> None:
+    """Let modules of the skill be found, and be called, by the paths that a script writes."""
+    from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
+    from importlib.util import spec_from_file_location
+
+    class Loader(SourceFileLoader):
+        def get_data(self, path: str) -> bytes:
+            with open(path, "rb") as file:
+                data = file.read()
+            if path.endswith(".py"):
+                _remember(path, data.decode("utf-8", "replace"))
+            return data
+
+        def path_stats(self, path: str) -> Any:
+            seen = os.stat(path)
+            return {"mtime": seen.st_mtime, "size": seen.st_size}
+
+        def set_data(self, path: str, data: Any, **others: Any) -> None:
+            """Nothing is kept of a run."""
+
+    class Finder(FileFinder):
+        def find_spec(self, fullname: str, target: Any = None) -> Any:
+            found = super().find_spec(fullname, target)
+            if found is None or found.origin is None or not isinstance(found.loader, SourceFileLoader):
+                return found
+            path = _plain(home, found.origin)
+            inside = found.submodule_search_locations
+            return spec_from_file_location(
+                fullname,
+                path,
+                loader=Loader(fullname, path),
+                submodule_search_locations=inside and [_plain(home, one) for one in inside],
+            )
+
+    def hook(folder: str) -> Any:
+        if not _is_place(folder):
+            raise ImportError("no folder of the skill")
+        return Finder(home + folder, (SourceFileLoader, SOURCE_SUFFIXES))
+
+    sys.path_hooks.insert(0, hook)
+
+
+class _Entry:
+    """What is in a folder, by the path that a script writes."""
+
+    def __init__(self, home: str, entry: os.DirEntry[Any]) -> None:
+        self._entry = entry
+        self.name, self.path = entry.name, _plain(home, entry.path)
+
+    def __fspath__(self) -> Any:
+        return self.path
+
+    def __repr__(self) -> str:
+        return repr(self._entry)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._entry, name)
+
+
+class _Entries:
+    """What `os.scandir` gives."""
+
+    def __init__(self, home: str, entries: Any) -> None:
+        self._home, self._entries = home, entries
+
+    def __iter__(self) -> _Entries:
+        return self
+
+    def __next__(self) -> _Entry:
+        return _Entry(self._home, next(self._entries))
+
+    def __enter__(self) -> _Entries:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Read no more."""
+        self._entries.close()
+
+
 def _move(home: str) -> None:
     """Let Python's own functions find them below the home. What is not Python has to look there itself."""
 
@@ -176,9 +348,17 @@ def _move(home: str) -> None:
         if isinstance(text, bytes):
             return os.fsencode(moved(os.fsdecode(text)))
         plain = os.path.normpath(text)
-        if any(plain == place or plain.startswith(place + "/") for place in PLACES):
-            return home + plain
-        return path
+        return home + plain if _is_place(plain) else path
+
+    def said(value: Any) -> Any:
+        """What a function gives, without a word of the home."""
+        if isinstance(value, io.IOBase):
+            raw: Any = getattr(value, "buffer", value)
+            raw = getattr(raw, "raw", raw)
+            if isinstance(getattr(raw, "name", None), (str, bytes)):
+                raw.name = _plain(home, raw.name)
+            return value
+        return _plain(home, value)
 
     def wrapped(function: Callable[..., Any], count: int) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -187,7 +367,13 @@ def _move(home: str) -> None:
             for name in ("path", "src", "dst", "file"):
                 if name in kwargs:
                     kwargs[name] = moved(kwargs[name])
-            return function(*given, **kwargs)
+            try:
+                return said(function(*given, **kwargs))
+            except OSError as error:
+                for name in ("filename", "filename2"):
+                    if getattr(error, name) is not None:
+                        setattr(error, name, _plain(home, getattr(error, name)))
+                raise
 
         return call
 
@@ -195,14 +381,25 @@ def _move(home: str) -> None:
     for name, count in _FUNCTIONS.items():
         if hasattr(os, name):
             function = wrapped(getattr(os, name), count)
+            if name == "scandir":
+                function = _scanning(home, function)
             for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
                 if getattr(os, name) in known:
                     known.add(function)
             setattr(os, name, function)
 
 
+def _scanning(home: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def scandir(*args: Any, **kwargs: Any) -> _Entries:
+        return _Entries(home, function(*args, **kwargs))
+
+    return scandir
+
+
 _FUNCTIONS = {
     **dict.fromkeys(("open", "stat", "lstat", "listdir", "scandir", "mkdir", "rmdir", "remove", "unlink"), 1),
     **dict.fromkeys(("access", "chmod", "chdir", "readlink", "utime", "truncate", "statvfs"), 1),
+    **dict.fromkeys(("listxattr", "getxattr", "setxattr", "removexattr", "chown", "lchown", "mkfifo"), 1),
     **dict.fromkeys(("rename", "replace", "link", "symlink"), 2),
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..sandbox.port import Job, Limits, Sandbox
-from ..skills.values import ScriptRequest
+from ..skill_values import ScriptRequest
 from .bridge import Bridge
 from .endings import ENTRY, failure, lines, returned
 from .tree import OUTPUT, artifacts, described

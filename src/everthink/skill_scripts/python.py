@@ -9,6 +9,7 @@ A program needs files, a command line and packages, which only a real process ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -18,12 +19,12 @@ from typing import Any
 from ..errors import ToolError
 from ..machines.port import CannotSpawn
 from ..messages import encode_json
-from ..sandbox.port import Job, Limits, Outcome, Sandbox
-from ..skills.values import ScriptRequest
+from ..sandbox.port import Job, Limits, Outcome, Sandbox, Stream
+from ..skill_values import ScriptRequest
 from .bridge import Bridge
-from .endings import failure, program, returned
+from .endings import failure, plainly, program, returned, without_place
 from .reading import Program
-from .tree import OUTPUT, SKILL, artifacts, described
+from .tree import OUTPUT, SKILL, artifacts, described, place_of
 
 __all__ = ["needs_machine", "run_in_machine", "run_in_monty"]
 
@@ -81,11 +82,12 @@ async def run_in_machine(
         names={"bridge.call": "async def call(what, *given): ..."},
         limits=limits,
     )
-    outcome = await sandbox.run(job, bridge)
+    outcome = without_place(await sandbox.run(job, bridge))
     said: dict[str, Any] = outcome.value if _is_told(outcome.value) else {}
     if outcome.status != "done" or "failed" in said:
-        error = said.get("failed", outcome.error)
-        raise failure("Python", replace(outcome, error=error), bridge.written, timeout=limits.wall)
+        error, written = said.get("failed", outcome.error), "".join(text for _, text in bridge.written)
+        printed: list[tuple[Stream, str]] = [("stderr", plainly(outcome.place, written))]
+        raise failure("Python", replace(outcome, error=error), printed, timeout=limits.wall)
     if found.has_run and "value" in said:
         return _wrapped(returned(said["value"]), artifacts(outcome.changed))
     return program(outcome, artifacts(outcome.changed))
@@ -104,7 +106,7 @@ async def run_in_monty(
     """Run its function in an interpreter without a machine."""
     job = Job(
         language="python",
-        path=request.path.rpartition("/")[2],
+        path=request.path,
         source=f"{request.source}\n\n{_driver(found)}",
         cwd=SKILL,
         files=files,
@@ -115,6 +117,7 @@ async def run_in_monty(
     )
     outcome = await sandbox.run(job, bridge)
     if outcome.status != "done":
+        outcome = replace(outcome, error=_in_script(request, outcome.error or outcome.status))
         raise failure("Python", _with_way_out(outcome), bridge.written, timeout=limits.wall)
     return _wrapped(returned(outcome.value), artifacts(outcome.changed))
 
@@ -134,6 +137,22 @@ def _driver(found: Program) -> str:
         for path in ("/input.json", "/context.json")[: found.takes]
     )
     return f"import json as json_of_run\n{'await ' if found.is_async else ''}run({given})\n"
+
+
+_FRAME = re.compile(r'  File "<python-input-\d+>", line (\d+), in .*\n(?:    .*\n)*')
+
+
+def _in_script(request: ScriptRequest, words: str) -> str:
+    """A trace with the path of the script, and without the line that calls it."""
+    last = request.source.count("\n") + 1
+
+    def shown(found: re.Match[str]) -> str:
+        return "" if int(found[1]) > last else _INPUT.sub(f'"{place_of(request.path)}"', found[0], count=1)
+
+    return _FRAME.sub(shown, words)
+
+
+_INPUT = re.compile(r'"<python-input-\d+>"')
 
 
 def _functions(tools: Sequence[str], *, has_network: bool) -> dict[str, str]:

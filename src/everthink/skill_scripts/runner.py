@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..machines.port import Machine
     from ..machines.sandbox import MachineSandbox
     from ..sandbox.port import Limits
-    from ..skills.values import ScriptRequest
+    from ..skill_values import ScriptRequest
 
 __all__ = ["Runner", "runner"]
 

@@ -17,7 +17,7 @@ from ..errors import ToolError
 from ..machines.port import CannotSpawn
 from ..machines.sandbox import MachineSandbox
 from ..sandbox.port import Limits
-from ..skills.values import ScriptRequest
+from ..skill_values import ScriptRequest
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
 from ..words import said

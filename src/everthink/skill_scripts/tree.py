@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import ToolError
 from ..messages import encode_json
 from ..sandbox.port import Limits
-from ..skills.values import SKILL_FILE, ScriptRequest, SkillInfo, is_safe_path
+from ..skill_values import SKILL_FILE, ScriptRequest, SkillInfo, is_safe_path
 from ..words import said as on_one_line
 
 __all__ = [

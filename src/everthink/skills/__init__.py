@@ -5,6 +5,7 @@ from everthink import skills
 
 from ..facades import help_from
 from ..skill_scripts.runner import Runner, runner
+from ..skill_values import Diagnostic, Resource, ResourceInfo, ScriptRequest, Skill, SkillInfo
 from .bucket import object_store
 from .by_hand import activate
 from .directory import from_directory
@@ -16,7 +17,6 @@ from .port import ScriptRunner, SkillSource
 from .registry import SkillRegistry
 from .showing import view
 from .tree import Bounds
-from .values import Diagnostic, Resource, ResourceInfo, ScriptRequest, Skill, SkillInfo
 from .workspace import from_workspace
 
 __all__ = [

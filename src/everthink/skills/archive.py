@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from typing import IO
 
 from ..errors import SkillError
+from ..skill_values import is_safe_path
 from ..words import said
 from .tree import SKIPPED, Bounds
-from .values import is_safe_path
 
 __all__ = ["LARGEST", "unpacked"]
 

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 from ..clock import Clock
 from ..errors import InvalidSettings, MissingExtra, SkillError
+from ..kinds import TEXT, TEXTS, check_options, optional
 from ..settings import shown
-from .tree import Bounds, FileFound, Looked, TreeSource
-from .values import Diagnostic
+from ..skill_values import Diagnostic
+from .tree import OPTIONS, Bounds, FileFound, Looked, TreeSource
 
 __all__ = ["object_store"]
 
@@ -39,10 +40,9 @@ def object_store(
     `refresh_interval` seconds ago; 0 does so every time. With `fingerprint="content"` every file is read to
     see what changed, for stores whose metadata does not tell.
     """
-    if isinstance(skills, str):
-        raise InvalidSettings(
-            f"object_store: skills={skills!r} is one text.", next_step="Give a list of names."
-        )
+    options = {**OPTIONS, "skills": optional(TEXTS), "prefix": TEXT}
+    given = {"id": id, "refresh_interval": refresh_interval, "bounds": bounds}
+    check_options("object_store", options, skills=skills, prefix=prefix, **given)
     if fingerprint not in ("metadata", "content"):
         raise InvalidSettings(
             f"object_store: fingerprint is {shown(fingerprint)}.", next_step='It is "metadata" or "content".'

@@ -19,9 +19,10 @@ from typing import TypeVar
 from ..clock import Clock
 from ..confined import Confined
 from ..errors import InvalidSettings
+from ..kinds import check_options
 from ..settings import shown
-from .tree import SKIPPED, Bounds, FileFound, Looked, TreeSource
-from .values import Diagnostic
+from ..skill_values import Diagnostic
+from .tree import OPTIONS, SKIPPED, Bounds, FileFound, Looked, TreeSource
 
 __all__ = ["DirectoryTree", "from_directory"]
 
@@ -48,6 +49,7 @@ def from_directory(
     With several directories the first one to have a name wins. Changes are seen within `refresh_interval`
     seconds.
     """
+    check_options("from_directory", OPTIONS, id=id, refresh_interval=refresh_interval, bounds=bounds)
     roots = [_root(one, beside) for one in (root, *more)]
     name = id or f"directory:{','.join(os.fspath(one) for one in (root, *more))}"
     tree = DirectoryTree(roots[0]) if len(roots) == 1 else SeveralTrees([DirectoryTree(one) for one in roots])

@@ -19,8 +19,9 @@ from typing import Any, cast
 
 import yaml
 
+from ..settings import nearest, snake
+from ..skill_values import LONGEST_DESCRIPTION, Diagnostic, Level, Skill
 from ..words import clean, said
-from .values import LONGEST_DESCRIPTION, Diagnostic, Level, Skill
 
 __all__ = ["LONGEST_FRONTMATTER", "Read", "parse", "read", "split"]
 
@@ -95,10 +96,11 @@ def read(text: str, folder: str, source_id: str | None = None) -> Read:
     _check_body(body, told)
     metadata = _metadata(fields, told)
     for unknown in sorted(fields.keys() - set(_KNOWN)):
-        told.note(
-            f"The field {said(unknown, 60)!r} is none of the format, and nobody reads it.",
-            "Put it below `metadata:`.",
-        )
+        words = f"The field {said(unknown, 60)!r} is none of the format, and nobody reads it."
+        if (near := _meant(unknown)) is not None and near not in fields:
+            told.warning(f"{words} Did you mean `{near}:`?", "Write it like this.")
+        else:
+            told.note(words, "Put it below `metadata:`.")
     version = metadata.get("version")
     skill = Skill(
         name,
@@ -133,6 +135,12 @@ def _name(fields: Fields, told: _Said) -> str | None:
     return name
 
 
+def _meant(field: str) -> str | None:
+    """The field of the format that a name is a slip of."""
+    plain = snake(field).replace("_", "-").lower()
+    return plain if plain in _KNOWN else nearest(plain, _KNOWN, like=0.85)
+
+
 def _check_name(name: str, folder: str, told: _Said) -> None:
     if len(name) > LONGEST_NAME:
         told.warning(f"Its name has {len(name)} characters.", f"The format allows {LONGEST_NAME}.")
@@ -148,8 +156,10 @@ def _check_name(name: str, folder: str, told: _Said) -> None:
 def _description(fields: Fields, told: _Said) -> str | None:
     description = fields.get("description")
     if not isinstance(description, str) or not description.strip():
+        written = next((one for one in fields if _meant(one) == "description"), None)
+        meant = "" if written is None else f" It has {said(written, 60)!r}: did you mean `description:`?"
         told.error(
-            "SKILL.md has no description.",
+            f"SKILL.md has no description.{meant}",
             "Write `description:` into its frontmatter: what it does, and when to use it.",
         )
         return None

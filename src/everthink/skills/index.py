@@ -23,12 +23,14 @@ from urllib.parse import urljoin, urlsplit
 
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, InvalidSettings, MissingExtra, SkillError
+from ..guard.addresses import named_places
+from ..kinds import YES_NO, check_options
 from ..settings import shown
+from ..skill_values import SKILL_FILE, Diagnostic, Resource, Skill, SkillInfo, is_safe_path
 from ..words import said
 from .archive import unpacked
 from .installing import skills_in
-from .tree import Bounds, FilesTree, Index, index_of, resource_of
-from .values import SKILL_FILE, Diagnostic, Resource, Skill, SkillInfo, is_safe_path
+from .tree import OPTIONS, Bounds, FilesTree, Index, index_of, resource_of
 
 __all__ = ["INDEX_PATH", "IndexSource", "from_index"]
 
@@ -63,6 +65,10 @@ def from_index(
         raise InvalidSettings(
             f"from_index: {shown(url)} is no address of a site.", next_step='Write "https://example.com".'
         )
+    options = {**OPTIONS, "loopback": YES_NO, "allow_scripts": YES_NO}
+    given = {"id": id, "refresh_interval": refresh_interval, "bounds": bounds}
+    check_options("from_index", options, loopback=loopback, allow_scripts=allow_scripts, **given)
+    named_places(allow, "from_index: allow")
     index = url if parts.path.strip("/") else urljoin(url, INDEX_PATH)
     return IndexSource(
         id or f"index:{index}",

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidSettings, SkillError, WorkspaceError
+from ..kinds import TEXT, YES_NO, check_options
 from ..settings import shown
+from ..skill_values import SKILL_FILE, Diagnostic, is_safe_path
 from ..words import said
 from .archive import LARGEST, unpacked
 from .directory import DirectoryTree
-from .tree import Bounds, FilesTree, index_of
-from .values import SKILL_FILE, Diagnostic, is_safe_path
+from .tree import OPTIONS, Bounds, FilesTree, index_of
 
 __all__ = ["Installed", "install", "skills_in"]
 
@@ -61,6 +62,8 @@ async def install(
     `into` is a directory, or a workspace, where they are put below `folder`. A skill that is there already
     is refused unless `replace` is given. Raises `SkillError`, and then nothing has changed.
     """
+    options = {**OPTIONS, "folder": TEXT, "replace": YES_NO}
+    check_options("install", options, folder=folder, replace=replace, bounds=bounds)
     bounds = bounds or Bounds()
     files = await _files(source, bounds)
     plan = await _planned(files, bounds)

@@ -15,9 +15,7 @@ from typing import Any, cast
 from ..errors import InvalidSettings
 from ..messages import encode_json
 from ..settings import shown, snake
-from ..surface import refuse_unknown
-from .tree import as_info
-from .values import (
+from ..skill_values import (
     Diagnostic,
     Resource,
     ResourceInfo,
@@ -28,6 +26,8 @@ from .values import (
     kind_of,
     media_type_of,
 )
+from ..surface import refuse_unknown
+from .tree import as_info
 
 __all__ = ["ManifestSource", "from_manifest"]
 

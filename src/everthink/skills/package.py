@@ -12,9 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import InvalidSettings, SkillError
+from ..kinds import check_options
+from ..skill_values import Diagnostic, is_safe_path
 from .directory import DirectoryTree
-from .tree import SKIPPED, Bounds, FilesTree, Looked, Tree, TreeSource
-from .values import Diagnostic, is_safe_path
+from .tree import OPTIONS, SKIPPED, Bounds, FilesTree, Looked, Tree, TreeSource
 
 __all__ = ["from_package"]
 
@@ -31,6 +32,7 @@ def from_package(
             f"from_package({package!r}, {folder!r}) names no folder of a package.",
             next_step='Write from_package("the.package", "skills").',
         )
+    check_options("from_package", OPTIONS, id=id, bounds=bounds)
     try:
         is_there = find_spec(package) is not None
     except (ImportError, ValueError):

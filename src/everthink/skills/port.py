@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from .values import Diagnostic, Resource, ScriptRequest, Skill, SkillInfo
+from ..skill_values import Diagnostic, Resource, ScriptRequest, Skill, SkillInfo
 
 __all__ = ["ScriptRunner", "SkillSource"]
 

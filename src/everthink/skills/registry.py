@@ -19,10 +19,10 @@ from ..clock import Clock, SystemClock
 from ..context.blocks import catalogue_line
 from ..errors import InvalidSettings, is_for_people
 from ..settings import shown
+from ..skill_values import LONGEST_DESCRIPTION, Diagnostic, Skill, SkillInfo
 from ..tools.tool import Tool, ToolContext
 from ..words import said
 from .port import ScriptRunner, SkillSource, diagnostics_of
-from .values import LONGEST_DESCRIPTION, Diagnostic, Skill, SkillInfo
 
 __all__ = ["PATIENCE", "SkillRegistry", "SourceState", "as_runner", "as_sources"]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..context.activated_skills import activated_in
 from ..session.overlay import is_overlay
+from ..skill_values import Diagnostic, Skill
 from ..words import clean, said
-from .values import Diagnostic, Skill
 
 if TYPE_CHECKING:
     from ..messages import Message

@@ -18,8 +18,9 @@ from typing import Protocol
 
 from ..clock import Clock, SystemClock
 from ..errors import AgentError, InvalidSettings
+from ..kinds import SECONDS, TEXT, Kind, optional
 from ..media_types import text_of
-from .values import (
+from ..skill_values import (
     SKILL_FILE,
     Diagnostic,
     Level,
@@ -34,6 +35,7 @@ from .values import (
 )
 
 __all__ = [
+    "OPTIONS",
     "Bounds",
     "FileFound",
     "FilesTree",
@@ -87,6 +89,14 @@ class Bounds:
                     f"Bounds({bound.name}={value!r}): a bound is a whole number above 0.",
                     next_step="Leave it out for the default.",
                 )
+
+
+OPTIONS = {
+    "id": optional(TEXT),
+    "refresh_interval": SECONDS,
+    "bounds": optional(Kind("Bounds: skills.Bounds(files=…)", lambda value: isinstance(value, Bounds))),
+}
+"""What whoever makes a source of files may say of it."""
 
 
 @dataclass(frozen=True, slots=True)

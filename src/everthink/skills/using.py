@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..context.activated_skills import OPENING
 from ..errors import is_for_people
-from ..tools.tool import ToolContext
-from ..words import clean, said
-from .port import SkillSource
-from .values import (
+from ..skill_values import (
     SCRIPTS,
     Resource,
     ResourceInfo,
@@ -25,6 +22,9 @@ from .values import (
     Skill,
     is_safe_path,
 )
+from ..tools.tool import ToolContext
+from ..words import clean, said
+from .port import SkillSource
 
 if TYPE_CHECKING:
     from .registry import SkillRegistry

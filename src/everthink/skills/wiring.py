@@ -56,6 +56,8 @@ class AgentSkills:
         hooks = self._hooks
         given = await hooks.get_skills()
         if given is None or (isinstance(given, tuple | list) and not given):
+            if hooks.cls.skill_script_runner is not None:
+                self._tell(["skill_script_runner is set, and no skills are named: nothing uses it"])
             return
         from .registry import SkillRegistry, as_runner, as_sources  # loaded with the first skills
 

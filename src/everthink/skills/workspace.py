@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidSettings, SkillError
+from ..kinds import YES_NO, check_options
 from ..settings import shown
+from ..skill_values import Diagnostic, Resource, Skill, SkillInfo
 from ..workspace.port import Change, Entry
 from ..workspace.stored import StoredFiles
 from ..workspace.workspace import Workspace
-from .tree import Bounds, FileFound, Looked, TreeSource
-from .values import Diagnostic, Resource, Skill, SkillInfo
+from .tree import OPTIONS, Bounds, FileFound, Looked, TreeSource
 
 __all__ = ["Trust", "WorkspaceSource", "from_workspace"]
 
@@ -58,6 +59,8 @@ def from_workspace(
         raise InvalidSettings(
             f"from_workspace: the folder is {shown(folder)}.", next_step='Name one: "/skills".'
         )
+    options = {**OPTIONS, "allow_model_skills": YES_NO}
+    check_options("from_workspace", options, allow_model_skills=allow_model_skills, id=id, bounds=bounds)
     where = f"/{folder.strip('/')}"
     return WorkspaceSource(id or f"workspace:{where}", where, allow_model_skills, bounds)
 

@@ -19,6 +19,8 @@ import click
 from ..errors import AgentError, SkillError
 from ..plain import cut, plain
 from ..serving.output import EXIT_PROBLEM, print_json, say, say_error
+from ..settings import nearest
+from ..skill_values import SKILL_FILE, Diagnostic, Skill
 from ..skills.directory import DirectoryTree
 from ..skills.installing import Installed
 from ..skills.installing import install as install_skills
@@ -26,7 +28,6 @@ from ..skills.registry import SkillRegistry, as_sources
 from ..skills.showing import told, view
 from ..skills.tree import Bounds, FilesTree, Index, index_of
 from ..skills.using import RUNNABLE
-from ..skills.values import SKILL_FILE, Diagnostic, Skill
 
 __all__ = ["command"]
 
@@ -96,6 +97,9 @@ def check(ctx: click.Context, directory: str, strict: bool, as_json: bool) -> No
         ctx.exit(EXIT_PROBLEM)
 
 
+_FOLDERS = ("references", "scripts", "assets")
+
+
 def _slips(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
     """What a model would stumble over: files that are named and not there, scripts that nobody runs."""
     for skill in skills:
@@ -109,6 +113,16 @@ def _slips(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
                     "Look at its path.",
                 )
         for path in there:
+            folder = path.partition("/")[0]
+            is_inside = "/" in path and folder not in _FOLDERS
+            near = nearest(folder.lower(), _FOLDERS, like=0.8) if is_inside else None
+            if near is not None:
+                yield Diagnostic(
+                    "note",
+                    skill.name,
+                    f"{path} is a file like any other.",
+                    f"Did you mean {near}/{path.partition('/')[2]}?",
+                )
             if path.startswith("scripts/") and path.lower().endswith(_NOBODYS):
                 yield Diagnostic(
                     "note",

@@ -128,6 +128,10 @@ class DiscordServer(Platform):
         """A thread of a channel: for Discord, a channel of its own."""
         return self.channel(name, type=_THREAD)
 
+    def forget_nonces(self) -> None:
+        """The minutes are over in which a message with the same nonce is the same message."""
+        self._nonces.clear()
+
     # What people see and do.
 
     def seen(self, channel: str, *, by: str | None = None) -> list[Shown]:
@@ -182,7 +186,7 @@ class DiscordServer(Platform):
         """Somebody presses a button, by its label."""
         place = self.channel(channel)
         shown = self._find(place, message)
-        found = next(b for b in shown.buttons if b.label == button)
+        found = shown.button(button)
         return await self._interact(3, {"custom_id": found.id, "component_type": 2}, by, place, pressed=shown)
 
     async def say(self, text: str, *, by: str = "ann", channel: str) -> Shown:
@@ -391,6 +395,10 @@ class DiscordServer(Platform):
             "via": "1.1 google",
         }
         return json_answer(body, 429, headers)
+
+    def _faulty(self) -> list[str]:
+        does = (name.removeprefix("_do_") for name in vars(DiscordServer) if name.startswith("_do_"))
+        return [*does, "file"]
 
     async def _api(self, request: Request, body: JSON) -> tuple[str, Callable[[], Response]]:
         path = request.url.path

@@ -12,17 +12,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from ..errors import InvalidSettings
+from ..kinds import nearest
 from .in_process_server import Listening
 from .server_address import Answer, Place
 
@@ -67,6 +69,17 @@ class Shown:
     raw: dict[str, Any] = field(default_factory=dict[str, Any])
     """As the platform's API has it."""
 
+    def button(self, label: str) -> ShownButton:
+        """One of its buttons. Raises `LookupError` when it is not there."""
+        for one in self.buttons:
+            if one.label == label:
+                return one
+        there = ", ".join(repr(one.label) for one in self.buttons) or "none"
+        raise LookupError(
+            f"There is no button {label!r} on the message {self.text[:60]!r}. Nothing was pressed."
+            f" Its buttons: {there}."
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class Delivery:
@@ -95,6 +108,8 @@ class Fault:
     kind: FaultKind
     times: int
     retry_after: float
+    after: int = 0
+    """So many requests go well before."""
     met: int = 0
     """How often it has happened."""
     released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -155,9 +170,14 @@ class Platform:
         """Where it listens: `http://127.0.0.1:49152`."""
         return f"http://{self._server.host}"
 
-    def fault(self, method: str, kind: FaultKind, *, times: int = 1, retry_after: float = 1.0) -> Fault:
-        """Let the next `times` requests of `method` go wrong. See the class for the kinds."""
-        fault = Fault(method=method, kind=kind, times=times, retry_after=retry_after)
+    def fault(
+        self, method: str, kind: FaultKind, *, times: int = 1, retry_after: float = 1.0, after: int = 0
+    ) -> Fault:
+        """Let `times` requests of `method` go wrong, once `after` of them went well. See the class for the
+        kinds. Raises `InvalidSettings` for a method or a kind that there is not: it would never strike."""
+        _check(method, ["*", *self._faulty()], "method of this platform")
+        _check(kind, get_args(FaultKind), "kind of fault")
+        fault = Fault(method=method, kind=kind, times=times, retry_after=retry_after, after=after)
         self.faults.append(fault)
         return fault
 
@@ -183,7 +203,7 @@ class Platform:
             self.deliveries.append(delivery)
         head = {"content-type": delivery.content_type, **self._signed(delivery)}
         try:
-            delivery.answer = await posted(url, head, delivery.body)
+            delivery.answer = await self._posted(url, head, delivery.body)
         except OSError as error:
             delivery.answer = None
             self.notices.append(f"{delivery.kind}: {type(error).__name__}")
@@ -197,6 +217,14 @@ class Platform:
 
     def _signed(self, delivery: Delivery) -> dict[str, str]:
         """The headers that say that the platform has sent it, made now."""
+        raise NotImplementedError
+
+    async def _posted(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Tell a webhook: on a connection of its own, which has ended when this returns."""
+        return await posted(url, headers, body)
+
+    def _faulty(self) -> Collection[str]:
+        """The methods that may go wrong."""
         raise NotImplementedError
 
     async def _api(self, request: Request, body: dict[str, Any]) -> tuple[str, Callable[[], Response]]:
@@ -244,9 +272,13 @@ class Platform:
 
     def _due(self, method: str) -> Fault | None:
         for fault in self.faults:
-            if fault.method in (method, "*") and fault.met < fault.times:
-                fault.met += 1
-                return fault
+            if fault.method not in (method, "*") or fault.met >= fault.times:
+                continue
+            if fault.after:
+                fault.after -= 1
+                continue
+            fault.met += 1
+            return fault
         return None
 
     async def _released(self, fault: Fault, receive: Receive) -> bool:
@@ -263,6 +295,16 @@ class Platform:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
+
+
+def _check(given: str, known: Collection[str], what: str) -> None:
+    if given not in known:
+        near = nearest(given, known)
+        raise InvalidSettings(
+            f"{given!r} is no {what}.",
+            kept="No request goes wrong by it.",
+            next_step=(f"Did you mean {near!r}? " if near else "") + f"It takes: {', '.join(sorted(known))}.",
+        )
 
 
 async def posted(url: str, headers: Mapping[str, str], body: bytes) -> Answer:

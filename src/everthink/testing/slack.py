@@ -204,7 +204,7 @@ class SlackWorkspace(Platform):
         """Somebody presses a button, by its label."""
         place = self.channel(channel)
         shown = self._find(place, message)
-        found = next(b for b in shown.buttons if b.label == button)
+        found = shown.button(button)
         container = {"type": "message", "message_ts": shown.id, "channel_id": place.id, "is_ephemeral": False}
         if shown.thread:
             container["thread_ts"] = shown.thread
@@ -420,6 +420,9 @@ class SlackWorkspace(Platform):
             headers = {"retry-after": str(max(1, round(fault.retry_after)))}
             return json_answer({"ok": False, "error": "ratelimited"}, 429, headers)
         return Response("Internal Server Error", 500)
+
+    def _faulty(self) -> list[str]:
+        return [*self._methods(), "files", "response_url"]
 
     async def _api(self, request: Request, body: JSON) -> tuple[str, Callable[[], Response]]:
         path = request.url.path

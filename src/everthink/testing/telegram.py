@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from inspect import signature
 from typing import Any, Literal
 
 from starlette.requests import Request
@@ -81,7 +82,7 @@ class TelegramChat:
 
     async def press(self, shown: Shown, button: str, *, by: str | None = None) -> Delivery:
         """Somebody presses a button, by its label."""
-        found = next(one for one in shown.buttons if one.label == button)
+        found = shown.button(button)
         person = self.person if by is None else self.server.person(by)
         return await self.server.press(self, shown, found.id, person)
 
@@ -249,6 +250,9 @@ class TelegramServer(Platform):
             return _error(500, "Internal Server Error")
         seconds = round(fault.retry_after) or 1
         return _error(429, f"Too Many Requests: retry after {seconds}", retry_after=seconds)
+
+    def _faulty(self) -> list[str]:
+        return [_camel(name) for name, does in vars(TelegramServer).items() if _is_method(does)] + ["file"]
 
     async def _api(self, request: Request, body: JSON) -> tuple[str, Callable[[], Response]]:
         path = request.url.path
@@ -473,6 +477,16 @@ def _value(value: Any) -> Any:
         return json.loads(value)
     except ValueError:
         return value
+
+
+def _is_method(does: Any) -> bool:
+    """True for what answers a request of the Bot API."""
+    return callable(does) and list(signature(does).parameters) == ["self", "body"]
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.removeprefix("_").split("_")
+    return first + "".join(map(str.capitalize, rest))
 
 
 def _snake(method: str) -> str:

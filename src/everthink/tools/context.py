@@ -16,12 +16,15 @@ from ..models.port import ModelMessage
 from ..store.port import Statement
 from .question import Answer, Given, Question
 
-__all__ = ["Conclude", "ToolContext"]
+__all__ = ["AtStop", "Conclude", "ToolContext"]
 
 Conclude = Callable[[Any, Sequence[Statement], Callable[[], object] | None], Awaitable[None]]
 """`conclude(output, statements, stored)`: ends a call with its result, in one commit with what the tool keeps
 itself. It returns once all of it is durable and raises when none of it is; `stored` is called in between,
 just before the result is shown. What the body returns afterwards counts no more."""
+
+AtStop = Callable[[], tuple[Any, Sequence[Statement]]]
+"""A call's result when it is stopped in the middle, and what is written with it. It waits for nothing."""
 
 
 @dataclass
@@ -71,6 +74,9 @@ class ToolContext:
     conclude: Conclude | None = field(default=None, repr=False, compare=False)
     """For tools whose own rows must be durable together with the result, or not at all. `None`: nobody keeps
     this call."""
+
+    when_stopped: Callable[[AtStop], None] | None = field(default=None, repr=False, compare=False)
+    """For tools that know how far they are: what they give when a person stops the turn while they run."""
 
     inner: Any = field(default=None, repr=False, compare=False)
     """For tools that call other tools: a `turn.inner.Inner`. Those calls go the way of all calls."""

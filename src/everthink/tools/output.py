@@ -51,6 +51,8 @@ _MEANT = (
 )
 """The types of parts here and elsewhere."""
 _SMALLEST_INT, _LARGEST_INT = -(2**63), 2**64 - 1
+_LONGEST_INT = 13_200
+"""Bits of the longest whole number that is written: Python writes none of more than 4,300 digits."""
 
 
 _KEPT = {
@@ -71,13 +73,14 @@ class ModelOutput(NamedTuple):
     """Text and files, for models that take them as a tool's answer."""
 
 
-def jsonable(value: Any, *, tool: Tool | str, by: str | None = None) -> Any:
+def jsonable(value: Any, *, tool: Tool | str, by: str | None = None, is_exact: bool = False) -> Any:
     """`value` as plain JSON. Raises `ToolOutputError` when it has none.
 
-    `by`: the hook or option that gave it, in the place of what the tool would have returned.
+    `by`: the hook or option that gave it, in the place of what the tool would have returned. `is_exact`:
+    whole numbers of any size stay numbers, for code that computes with them; else large ones are text.
     """
     try:
-        return _plain(value, 0)
+        return _plain(value, 0, is_exact)
     except Exception as error:  # noqa: BLE001 - reading a foreign value runs foreign code
         problem = error if isinstance(error, _NotPlain) else _unreadable(error)
         name = tool if isinstance(tool, str) else tool.name
@@ -134,14 +137,14 @@ class _NotPlain(Exception):
         self.path: list[str] = []
 
 
-def _plain(value: Any, depth: int) -> Any:
+def _plain(value: Any, depth: int, is_exact: bool) -> Any:
     kind = cast("Any", type(value))
     if value is None or kind is bool:
         return value
     if kind is str:
         return _text(value)
     if kind is int:
-        return _number(value)
+        return _number(value, is_exact)
     if kind is float:
         return _finite(value)
     if depth > _DEEPEST:
@@ -150,10 +153,10 @@ def _plain(value: Any, depth: int) -> Any:
             "Return a flatter value without cycles.",
         )
     if kind is list or kind is tuple:
-        return _items(value, depth)
+        return _items(value, depth, is_exact)
     if kind is dict:
-        return _members(value, depth)
-    return _converted(value, depth)
+        return _members(value, depth, is_exact)
+    return _converted(value, depth, is_exact)
 
 
 def _path(steps: list[str]) -> str:
@@ -161,14 +164,14 @@ def _path(steps: list[str]) -> str:
     return "".join(path if len(path) <= 12 else [*path[:8], "…", path[-1]])
 
 
-def _converted(value: Any, depth: int) -> Any:
+def _converted(value: Any, depth: int, is_exact: bool) -> Any:
     """Values that are not JSON but have an obvious JSON form."""
     if isinstance(value, enum.Enum):
-        return _plain(value.value, depth + 1)
+        return _plain(value.value, depth + 1, is_exact)
     if isinstance(value, str):
         return _text(str.__str__(value))
     if isinstance(value, int):
-        return _number(int.__int__(value))
+        return _number(int.__int__(value), is_exact)
     if isinstance(value, float):
         return _finite(float.__float__(value))
     if isinstance(value, (datetime.date, datetime.time)):
@@ -179,54 +182,56 @@ def _converted(value: Any, depth: int) -> Any:
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, decimal.Decimal):
-        return _plain(float(value), depth) if not value.is_finite() else str(value)
+        return _plain(float(value), depth, is_exact) if not value.is_finite() else str(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         raise _NotPlain(
             f"is {type(cast('Any', value)).__name__}",
             "Return text (`.decode()`), or a `data:` URL with base64 for binary content.",
         )
     if isinstance(value, os.PathLike):
-        return _plain(os.fspath(cast("os.PathLike[Any]", value)), depth + 1)
+        return _plain(os.fspath(cast("os.PathLike[Any]", value)), depth + 1, is_exact)
     if not isinstance(value, type):
         kind = cast("Any", type(value))
         if hasattr(kind, "model_dump"):  # pydantic, not imported for this
-            return _plain(_foreign(lambda: value.model_dump(mode="json")), depth + 1)
+            return _plain(_foreign(lambda: value.model_dump(mode="json")), depth + 1, is_exact)
         if isinstance(value, msgspec.Struct):
-            return _plain(_foreign(lambda: _struct(value, depth)), depth + 1)
+            return _plain(_foreign(lambda: _struct(value, depth, is_exact)), depth + 1, is_exact)
         if dataclasses.is_dataclass(value):
-            return _members({f.name: getattr(value, f.name) for f in dataclasses.fields(value)}, depth, ".")
+            return _members(
+                {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}, depth, is_exact, "."
+            )
     if isinstance(value, tuple) and hasattr(cast("Any", value), "_fields"):
-        return _members(cast("Any", value)._asdict(), depth, ".")
+        return _members(cast("Any", value)._asdict(), depth, is_exact, ".")
     if isinstance(value, Mapping):
-        return _members(cast("Mapping[Any, Any]", value), depth)
+        return _members(cast("Mapping[Any, Any]", value), depth, is_exact)
     if isinstance(value, Set):
-        return _items(_sorted(cast("Set[Any]", value)), depth)
+        return _items(_sorted(cast("Set[Any]", value)), depth, is_exact)
     if isinstance(value, (Sequence, ValuesView)):
-        return _items(list(cast("Any", value)), depth)
+        return _items(list(cast("Any", value)), depth, is_exact)
     if type(cast("Any", value)).__module__ == "numpy" and hasattr(value, "tolist"):
-        return _plain(cast("Any", value).tolist(), depth + 1)
+        return _plain(cast("Any", value).tolist(), depth + 1, is_exact)
     raise _unknown(value)
 
 
-def _items(values: Sequence[Any], depth: int) -> list[Any]:
+def _items(values: Sequence[Any], depth: int, is_exact: bool) -> list[Any]:
     made: list[Any] = []
     for item in values:
         try:
-            made.append(_plain(item, depth + 1))
+            made.append(_plain(item, depth + 1, is_exact))
         except _NotPlain as problem:
             problem.path.append(f"[{len(made)}]")
             raise
     return made
 
 
-def _members(values: Mapping[Any, Any], depth: int, dot: str = "") -> dict[str, Any]:
+def _members(values: Mapping[Any, Any], depth: int, is_exact: bool, dot: str = "") -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, item in values.items():
         try:
             name = _text(key) if type(key) is str else _key(key)
             if name in made:
                 raise _NotPlain("has two keys that become the same text", "Return keys that differ as text.")
-            made[name] = _plain(item, depth + 1)
+            made[name] = _plain(item, depth + 1, is_exact)
         except _NotPlain as problem:
             problem.path.append(f".{key}" if dot else f"[{key!r}]")
             raise
@@ -257,9 +262,11 @@ def _text(text: str) -> str:
     return text
 
 
-def _number(number: int) -> int | str:
-    # Encoders stop at 64 bits; as text nothing is lost.
-    return number if _SMALLEST_INT <= number <= _LARGEST_INT else str(number)
+def _number(number: int, is_exact: bool) -> int | str:
+    if number.bit_length() > _LONGEST_INT:
+        raise _NotPlain("is a whole number of more than 4,000 digits", "Return it in parts, or less exactly.")
+    # Whoever reads a message may stop at 64 bits; as text nothing is lost.
+    return number if is_exact or _SMALLEST_INT <= number <= _LARGEST_INT else str(number)
 
 
 def _finite(number: Any) -> Any:
@@ -276,9 +283,9 @@ def _sorted(values: Set[Any]) -> list[Any]:
         return sorted(values, key=repr)
 
 
-def _struct(value: msgspec.Struct, depth: int) -> Any:
+def _struct(value: msgspec.Struct, depth: int, is_exact: bool) -> Any:
     return msgspec.to_builtins(
-        value, builtin_types=(bytes, bytearray), enc_hook=lambda inner: _plain(inner, depth + 1)
+        value, builtin_types=(bytes, bytearray), enc_hook=lambda inner: _plain(inner, depth + 1, is_exact)
     )
 
 

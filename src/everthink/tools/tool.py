@@ -249,6 +249,13 @@ class Tool(Generic[P, R]):
         bound._receiver = agent
         return cast("Tool[..., Any]", bound)
 
+    has_aftermath = False
+    """True when the model is told more of a call that ended without a result than why."""
+
+    async def aftermath(self, ctx: ToolContext) -> str | None:
+        """What a call had done that was denied, stopped or lost. For tools with a log of their own."""
+        return None
+
     def arguments(self, input: Any, *, lenient: bool = False) -> dict[str, Any]:
         """The typed arguments for `input`. Raises `ToolInputError` with a sentence for the model.
 

@@ -21,15 +21,16 @@ from ..hooks.values import (
     TurnConfig,
     TurnContext,
 )
+from ..journal import queries
 from ..journal.feed import HistoryChanged
 from ..journal.turn import Turn
-from ..messages import Message, Unset
+from ..messages import SETTLED_STATES, Message, Unset
 from ..models import port as model
 from ..models.structured import Structured, structured
 from ..observe.events import ChatTranscriptRepaired
 from ..prompt.convert import unshared
 from ..prompt.wording import CONTINUE_NUDGE, EARLIER, EMPTY_MESSAGE, with_blocks, with_capabilities
-from ..session.repair import repair
+from ..session.repair import Repair, repair
 from ..settings import as_settings
 from ..tools.collect import as_tools
 from ..tools.tool import Tool
@@ -251,7 +252,9 @@ async def mended_history(host: TurnHost, turn: Turn) -> Sequence[Message]:
     history = _asked(host, turn, history)
     report = repair(host.converter.unchecked(history), host.hooks.agent.repair_interrupted_tool_part)
     if report.messages:
-        await session.write(session.plan_update(*report.messages))
+        now = host.clock.now_ms()
+        passed = [queries.passed(call, now=now) for call in _settled(report)]
+        await session.write(session.plan_update(*report.messages), *passed)
         mended: Mapping[str, Message] = {m.id: m for m in report.messages}
         history = [mended.get(m.id, m) for m in history]
         host.feed.publish(HistoryChanged(turn))
@@ -265,6 +268,14 @@ async def mended_history(host: TurnHost, turn: Turn) -> Sequence[Message]:
         )
     await host.words.learn(host.converter.unchecked(history))
     return history
+
+
+def _settled(report: Repair) -> list[str]:
+    """The calls that have an outcome since their message was mended: a hook may leave some open."""
+    open_before = set(report.tool_call_ids)
+    parts = [part for message in report.messages for part in message.parts]
+    settled = [part.get("toolCallId") for part in parts if part.get("state") in SETTLED_STATES]
+    return [str(id) for id in settled if id in open_before]
 
 
 def _asked(host: TurnHost, turn: Turn, history: Sequence[Message]) -> Sequence[Message]:

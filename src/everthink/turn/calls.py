@@ -10,6 +10,7 @@ is a result the model reads; only cancellation leaves this module.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import reprlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -57,10 +58,11 @@ from ..prompt.convert import DENIED_TEXT
 from ..session.repair import INTERRUPTED_TEXT, mended_by
 from ..store.port import Statement
 from ..tools.ask import REPORT, RERUN
+from ..tools.context import AtStop
 from ..tools.output import jsonable
 from ..tools.question import Answer, Given, LiveQuestion, Question, descriptor
 from ..tools.tool import Tool, ToolContext
-from .inner import Inner
+from .inner import Blocked, Inner
 from .running import Run
 
 __all__ = ["StepCalls"]
@@ -125,6 +127,8 @@ class StepCalls:
     """The turns in which the approved calls of this one were asked for."""
     _tasks: dict[asyncio.Task[None], str] = field(default_factory=dict[asyncio.Task[None], str])
     """What runs, and for which call."""
+    _at_stop: dict[str, AtStop] = field(default_factory=dict[str, AtStop])
+    """What calls give that are stopped in the middle."""
     _is_finishing: bool = False
 
     # --- taking a call
@@ -302,6 +306,7 @@ class StepCalls:
             conclude=conclude,
             alive=self.run.note_progress,
             ask=lambda question, seconds: self._ask_live(called, question, seconds),
+            when_stopped=functools.partial(self._at_stop.__setitem__, called.tool_call_id),
             inner=Inner(self, called),
         )
 
@@ -476,9 +481,12 @@ class StepCalls:
         context: ToolContext,
         call: ToolCall,
         begin: Callable[[Any], Awaitable[None]],
+        *,
+        is_inner: bool = False,
     ) -> Any:
         """Ask the hook about a call, make its start durable, run the body. A call from within another one
-        goes the same way. `begin` is given the input that a hook chose, else `None`."""
+        goes the same way, but for a block: code would take the reason for a result, and it is raised.
+        `begin` is given the input that a hook chose, else `None`."""
         host = self.run.host
         given, lenient = call.input, False
         if host.hooks.hears("before_tool_call"):
@@ -486,11 +494,11 @@ class StepCalls:
             call = replace(call, input=tool.completed(call.input))
             match await self._decision(call, tool):
                 case Block(reason):
-                    return (
-                        reason
-                        if reason is not None
-                        else f'Tool "{tool.name}" was blocked by before_tool_call.'
-                    )
+                    if reason is None:
+                        reason = f'Tool "{tool.name}" was blocked by before_tool_call.'
+                    if is_inner:
+                        raise Blocked(reason)
+                    return reason
                 case Substitute(output):
                     return output
                 case Allow(input) if not isinstance(input, Unset):
@@ -769,10 +777,23 @@ class StepCalls:
             # Nobody waits for an answer any more: a form that is still shown would take one for nothing.
             for called in [one for one in self.own if one.tool_call_id in (self.run.host.questions or {})]:
                 self._settle(called, UNANSWERED, is_error=True, state="unknown")
+            for called in self.own:
+                self._stop(called)
         for task in running:
             task.cancel()
             self.run.host.background(task)
         return bool(running)
+
+    def _stop(self, called: CalledTool) -> None:
+        """Settle a call with what it has to say for itself, now that it is stopped."""
+        at_stop = self._at_stop.get(called.tool_call_id)
+        if at_stop is None or called.tool_call_id in self.outcomes:
+            return
+        try:
+            output, statements = at_stop()
+            self._settle(called, jsonable(output, tool=called.tool_name), own=statements)
+        except Exception:  # the turn is stopped all the same, and the call is found as interrupted
+            log.exception("what %s had done until it was stopped cannot be shown", called.tool_name)
 
     def provider_result(self, event: model.ProviderToolResult) -> None:
         """The provider ran a call itself."""
@@ -811,10 +832,17 @@ class StepCalls:
             if not outcome.is_error:
                 views, tool = self.run.host.views, self.tools.get(call.tool_name)
                 output, content = await views.make(self.run.turn.message_id, call.tool_call_id, tool, output)
+            elif after := await self._aftermath(call):
+                output = f"{output}\n{after}"
             parts.append(
                 model.ToolResultPart(call.tool_call_id, call.tool_name, output, outcome.is_error, content)
             )
         return model.ToolMessage(parts) if parts else None
+
+    async def _aftermath(self, call: CalledTool) -> str | None:
+        """What a call that has failed had done before."""
+        message_id, tool = self.run.turn.message_id, self.tools.get(call.tool_name)
+        return await self.run.host.views.after(message_id, call.tool_call_id, tool)
 
 
 def _parsed(given: Any) -> Any:

@@ -60,8 +60,11 @@ async def end_as(host: TurnHost, run: Run, status: TurnStatus) -> Outcome:
     """End an attempt that was not cut off: its last chunks, its message and its row in one commit."""
     turn = run.turn
     reason = reason_of(turn) if status == "aborted" else None
+    last = [*closing(host, turn, status, reason), *used_by(host, run)]
+    if status == "completed" and host.said_all is not None:
+        last += host.said_all(turn)
     try:
-        message = await _store(host, run, [*closing(host, turn, status, reason), *used_by(host, run)])
+        message = await _store(host, run, last)
     except StoreError as error:
         return await fail(host, turn, error, "stream", run)
     close(host, TurnEnded(turn, status, streamed=run.writer.streamed, stored=message is not None))

@@ -81,8 +81,12 @@ class TurnHost:
     """What the children do that a turn waits for, by its id. Of an agent that has had any."""
     may_begin_delivered: Callable[[Turn], Awaitable[bool]] | None = None
     """Asked when the time of a turn has come that a messenger brought. False: another one answers it, too."""
+    addressed: Callable[[Turn], Awaitable[Sequence[Statement]]] | None = None
+    """What is written with a turn that code submits to one of the channels. Of the same agents."""
     continued: Callable[[Turn], Awaitable[Sequence[Statement]]] | None = None
     """What goes with the commit that accepts a continuation. Of an agent that messengers bring something."""
+    said_all: Callable[[Turn], Sequence[Statement]] | None = None
+    """What goes with the commit that ends a turn which has said all it had to. Of the same agents."""
     questions: dict[str, LiveQuestion] | None = None
     """What calls that run ask a person just now."""
     asked_again: dict[str, int] = field(default_factory=dict[str, int])

@@ -24,7 +24,11 @@ from ..tools.tool import Tool
 if TYPE_CHECKING:
     from .calls import StepCalls
 
-__all__ = ["Inner"]
+__all__ = ["Blocked", "Inner"]
+
+
+class Blocked(ToolError):
+    """`before_tool_call` does not let a call run that another call makes. The words are the reason."""
 
 
 class Inner:
@@ -48,7 +52,9 @@ class Inner:
     async def find_out(self, tool: Tool, call_id: str, input: Any) -> Any:
         """What became of a call that a crash cut off."""
         found = await tool.find_out(input, self._context(tool, call_id, None))
-        return found if found is RERUN or found is REPORT else jsonable(found, tool=tool.name)
+        if found is RERUN or found is REPORT:
+            return found
+        return jsonable(found, tool=tool.name, is_exact=True)
 
     async def run(
         self,
@@ -76,8 +82,9 @@ class Inner:
         failure: Exception | None = None
         output: Any = None
         try:
-            given = await calls.decide_and_run(tool, self._context(tool, call_id, conclude), call, begin)
-            output = jsonable(given, tool=tool.name)
+            context = self._context(tool, call_id, conclude)
+            given = await calls.decide_and_run(tool, context, call, begin, is_inner=True)
+            output = jsonable(given, tool=tool.name, is_exact=True)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -107,5 +114,6 @@ class Inner:
             show=None,
             ask=None,
             inner=None,
+            when_stopped=None,
             conclude=conclude,
         )

@@ -16,7 +16,7 @@ import hashlib
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..calling import awaited
 from ..clock import Clock
@@ -67,6 +67,7 @@ SPILL_FROM = 1_500_000
 _TRIES = 100
 _PAGE, _PAGE_BYTES = 500, 8 << 20
 
+T = TypeVar("T")
 OnChange = Callable[[Change], object]
 
 
@@ -126,6 +127,7 @@ class Workspace:
         self._emit: Callable[[EventBody], None] | None = None
         self._conclude: CommitEdit | None = None
         self._lock = asyncio.Lock()  # held while a file is read to be written again
+        self._turns = asyncio.Lock()  # held while a thread looks: one for each agent, since threads are few
 
     def bind(
         self,
@@ -139,7 +141,7 @@ class Workspace:
         """The workspace of the agent whose `store` this is. `origin` says which call of which turn asks,
         `named` which contents are to be kept though no file has them any more."""
         bound = copy.copy(self)
-        bound._emit, bound._lock = emit, asyncio.Lock()
+        bound._emit, bound._lock, bound._turns = emit, asyncio.Lock(), asyncio.Lock()
         if self._own_files is None:
             bound._files = StoredFiles(
                 store,
@@ -278,7 +280,7 @@ class Workspace:
             entry = await self.lstat(glob.path)
             return [] if entry is None or glob.path == "/" else [entry]
         entries = [entry async for entry, _ in self.files.scan(glob.folder)]
-        meant = await asyncio.to_thread(glob.matching, [entry.path for entry in entries])
+        meant = await self._beside(glob.matching, [entry.path for entry in entries])
         return [entry for entry in entries if entry.path in meant]
 
     async def grep(
@@ -304,7 +306,7 @@ class Workspace:
         if where is None:
             raise refusals.not_found(self._normal(path))
         async for page in self._texts(where, most_bytes):
-            await asyncio.to_thread(_look, search, glob, page)
+            await self._beside(_look, search, glob, page)
             if search.is_over:
                 break
         return search.hits()
@@ -337,7 +339,12 @@ class Workspace:
         return await self._diff(self._normal(path), await self._needed(path), self._normal(path), text)
 
     async def _diff(self, old: str, before: str, new: str, after: str) -> str:
-        return await asyncio.to_thread(unified, before, after, old=old, new=new)
+        return await self._beside(lambda: unified(before, after, old=old, new=new))
+
+    async def _beside(self, work: Callable[..., T], *args: Any) -> T:
+        """What `work` comes to, in a thread. Others of this agent wait for it, and nobody else does."""
+        async with self._turns:
+            return await asyncio.to_thread(work, *args)
 
     async def _needed(self, path: str) -> str:
         data = await self.files.read(self._normal(path))

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from everthink import Think, tool
 from everthink.browser import create_browser_tools
 from everthink.codemode import create_execute_tool
+from everthink.errors import ToolError
 from everthink.messages import encode_json
 from everthink.models import port as model
 
@@ -98,7 +99,7 @@ class Dispatcher(Think):
     async def remind(self, order: str) -> str:
         """Write to whoever should deliver an order."""
         if order == "nowhere":
-            raise ValueError("There is no order nowhere.")
+            raise ToolError("There is no order nowhere.")
         await self.go.wait()
         return f"A letter about {order} is on its way."
 

@@ -43,12 +43,7 @@ export const journeys = {
     await tab.page.locator(".hits").getByRole("button").click();
     await tab.page.getByRole("heading", { name: "text 3" }).waitFor();
     await tab.shows(/w2/);
-    // The way to the conversation may still be under way, and begin the search again.
-    const search = tab.page.getByLabel("Search what was said");
-    while (await tab.page.locator(".hits").count()) {
-      await search.fill("text");
-      await search.fill("");
-    }
+    await tab.page.getByLabel("Search what was said").fill("");
 
     // Deleting asks first, and is for everybody. Who leaves before the server has said that the next one may be
     // entered has been there all the same.
@@ -75,5 +70,24 @@ export const journeys = {
     await tab.page.getByRole("heading", { name: "TravelGuide" }).waitFor();
     await tab.page.goto(`${given.page}/?agent=archive`);
     await tab.page.getByRole("heading", { name: "Greetings" }).waitFor();
+  },
+
+  // Who writes in a field while a conversation opens goes on writing there.
+  async writing_while_it_opens({ tab, room }) {
+    await tab.open(given.page, "think-peer", room);
+    await tab.say("text 2");
+    await tab.shows(/w1/);
+    await tab.quiet();
+    let open;
+    const held = new Promise((resolve) => (open = resolve));
+    await tab.page.route(/get-messages/, (route) => held.then(() => route.continue()));
+    await tab.button("New conversation").first().click();
+    const search = tab.page.getByLabel("Search what was said");
+    await search.pressSequentially("wo");
+    open();
+    await tab.page.locator("#message").waitFor();
+    await tab.page.keyboard.type("rd");
+    same(await search.inputValue(), "word", "what was searched for");
+    same(await tab.page.locator("#message").inputValue(), "", "the message field");
   },
 };

@@ -148,7 +148,7 @@ export const journeys = {
     await tab.button("Inspector").press("Enter");
     const tabs = panel.side.getByRole("tab");
     await tabs.first().focus();
-    for (const name of ["Calls", "Files", "Family", "Memory", "Skills", "Extensions", "Servers", "Chunks", "Events", "Frames", "State", "Turns"]) {
+    for (const name of ["Calls", "Files", "Family", "Memory", "Skills", "Extensions", "Servers", "Deliveries", "Chunks", "Events", "Frames", "State", "Turns"]) {
       await tab.page.keyboard.press("ArrowRight");
       const chosen = panel.side.getByRole("tab", { selected: true });
       same(await chosen.textContent(), name, "tab");

@@ -15,6 +15,7 @@ import { journeys as finding } from "./finding.mjs";
 import { journeys as inspecting } from "./inspecting.mjs";
 import { journeys as learning } from "./learning.mjs";
 import { journeys as marking } from "./marking.mjs";
+import { journeys as messaging } from "./messaging.mjs";
 import { journeys as remembering } from "./remembering.mjs";
 import { journeys as serving } from "./serving.mjs";
 import { journeys as signing } from "./signing.mjs";
@@ -32,6 +33,7 @@ const journeys = {
   ...inspecting,
   ...learning,
   ...marking,
+  ...messaging,
   ...remembering,
   ...serving,
   ...signing,

@@ -44,6 +44,7 @@ PARTS = (
     "inspecting.mjs",
     "learning.mjs",
     "marking.mjs",
+    "messaging.mjs",
     "remembering.mjs",
     "serving.mjs",
     "signing.mjs",
@@ -55,6 +56,7 @@ PICTURES = [name for name in NAMES if name.startswith("pictures")]
 JOURNEYS = [name for name in NAMES if name not in PICTURES]
 
 
+SHOP = [sys.executable, "-m", "tests.journeys.page.messaging"]
 LIBRARY = [sys.executable, "-m", "tests.journeys.page.library"]
 
 
@@ -64,7 +66,7 @@ def command(port: int, store: Path) -> list[str]:
 
 def own_servers(folder: Path) -> dict[str, Any]:
     """Servers that journeys start themselves, and may kill."""
-    spare, shared, common, library, shelf, family = (free_port() for _ in range(6))
+    spare, shared, common, library, shelf, family, shop, stand = (free_port() for _ in range(8))
     commands = {
         "spare": (spare, command(spare, folder / "spare.db")),
         "family": (family, command(family, folder / "family.db")),
@@ -72,6 +74,8 @@ def own_servers(folder: Path) -> dict[str, Any]:
         "common": (common, [*command(common, folder / "common.db"), "shared"]),
         "library": (library, [*LIBRARY, str(library)]),
         "shelf": (shelf, [*LIBRARY, str(shelf)]),
+        "shop": (shop, [*SHOP, str(shop), f"sqlite:///{folder / 'shop.db'}"]),
+        "stand": (stand, [*SHOP, str(stand), f"sqlite:///{folder / 'stand.db'}"]),
     }
     return {
         name: {"cwd": str(ROOT), "page": f"http://127.0.0.1:{port}", "command": line}

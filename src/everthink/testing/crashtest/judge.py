@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ...messages import is_tool_part, tool_name
 from .story import ABOVE, Member, SeenRun, Story
@@ -28,6 +28,8 @@ Json = dict[str, Any]
 _OVER = ("completed", "error", "aborted", "skipped")
 _EXCUSED = "excused"
 """What a part says here of the call of a child that was told of a report."""
+_RUN = "executionId"
+_CLOCKS = (_RUN, "ms", "mtime")
 _MOST = 3
 """So many differences of a transcript are told; the others mostly follow from them."""
 
@@ -233,7 +235,7 @@ class _Transcript:
             one, other = _contrast(_part, part, wanted)
             self.differences.append(f"message {number} has {one} instead of {other}")
             break
-        failed = sum(map(_is_failed, found["parts"])) - sum(map(_is_failed, expected["parts"]))
+        failed = sum(map(_failures, found["parts"])) - sum(map(_failures, expected["parts"]))
         self.reported += max(0, failed)
 
 
@@ -248,7 +250,19 @@ def _is_newly_failed(wanted: Json | None, part: Json | None) -> bool:
 
 
 def _is_failed(part: Json) -> bool:
-    return part.get("state") == "output-error"
+    return _failures(part) > 0
+
+
+def _failures(part: Json) -> int:
+    """How many calls have failed: this one, or calls that its code made and of which nobody knows the end."""
+    calls = _execution(part).get("calls", ())
+    return (part.get("state") == "output-error") + sum(call.get("state") == "unknown" for call in calls)
+
+
+def _execution(part: Json) -> Json:
+    """What a run of a model's code came to, if the part is one."""
+    output = part.get("output")
+    return cast("Json", output) if isinstance(output, dict) and _RUN in output else {}
 
 
 def _normal(messages: Sequence[Json], excused: Set[str] = frozenset()) -> Iterator[Json]:
@@ -272,10 +286,20 @@ def _normal_part(part: Json, excused: Set[str]) -> Json:
     kept = {key: value for key, value in part.items() if key != "toolCallId"}
     if part.get("toolCallId") in excused:
         kept[_EXCUSED] = True
+    if execution := _execution(part):
+        kept["output"] = {**_without_clocks(execution), _RUN: ""}
     approval: Json | None = part.get("approval")
     if approval is not None:
         kept["approval"] = {key: value for key, value in approval.items() if key != "id"}
     return kept
+
+
+def _without_clocks(value: Any) -> Any:
+    """What a run of code came to, without its name and without how long anything took."""
+    if isinstance(value, dict):
+        held = cast("Json", value)
+        return {key: _without_clocks(one) for key, one in held.items() if key not in _CLOCKS}
+    return [_without_clocks(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _thought_once(parts: list[Json]) -> list[Json]:

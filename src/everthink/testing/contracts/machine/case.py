@@ -25,8 +25,8 @@ def python(source: str, **options: Any) -> Job:
 
 
 def marked() -> str:
-    """Seconds to sleep that nobody else sleeps: a process that does can be found."""
-    return f"86{secrets.randbelow(10**9):09d}"
+    """Seconds to sleep that nobody else sleeps: a process that does can be found. `time.sleep` takes them."""
+    return f"86{secrets.randbelow(10**8):08d}"
 
 
 def is_running(mark: str) -> bool:

@@ -143,6 +143,15 @@ class JobsContract(MachineCase):
         )
         assert outcome.value == [0, 1, 2]
 
+    async def test_a_snippet_may_await_at_its_top(self) -> None:
+        source = "import tools\nfirst = await tools.ask(1)\nprint(first)\n[first, await tools.ask(2)]"
+        names = {"tools.ask": "async def ask(value): ..."}
+        outcome = await self.python(source, Asked(_yes), names=names)
+        assert (outcome.status, outcome.value, outcome.stdout) == ("done", ["yes", "yes"], "yes\n"), outcome
+        outcome = await self.python("import tools\nawait tools.ask(1)\nmissing", Asked(), names=names)
+        assert outcome.error == "NameError: name 'missing' is not defined"
+        assert 'File "main", line 3' in outcome.stderr
+
     async def test_a_refusal_is_an_exception_that_python_may_catch(self) -> None:
         async def refuse(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             raise HostRefused("not without a person")
@@ -195,3 +204,7 @@ class JobsContract(MachineCase):
 
 async def _doubled(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     return [args[0] * 2, "tools.add" if kwargs else "shop.orders.refund"]
+
+
+async def _yes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return "yes"

@@ -1,0 +1,177 @@
+"""Values of code that are small there and endless here: they are counted while they are written out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from everthink.codemode import queries, showing
+from everthink.codemode.queries import CallRow
+from everthink.codemode.showing import calls_of
+from everthink.messages import DEEPEST, depth_of
+from everthink.monty.values import MOST_VALUES, TooMuch, from_guest
+from everthink.weight import is_light
+from tests.codemode.support import MakeCoder
+from tests.support.steps import steps
+
+DOUBLED = "a = [0]\nfor i in range(40):\n    a = [a, a]\n"
+
+
+def doubled(times: int) -> Any:
+    value: Any = [0]
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+def in_itself() -> list[Any]:
+    value: list[Any] = []
+    value += [value, value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [doubled(40), in_itself(), {"x": [doubled(60)] * 60}, [{(1, (2,)): doubled(50)}], (doubled(30),) * 30],
+)
+def test_a_list_in_a_million_places_costs_no_more_than_the_bound(value: Any) -> None:
+    def refused() -> None:
+        with pytest.raises(TooMuch, match="holds more than 200,000 values"):
+            from_guest(value)
+
+    assert steps(refused) < 30 * MOST_VALUES
+    assert steps(lambda: is_light(value)) < 50_000
+    assert not is_light(value)
+
+
+def test_a_long_text_in_many_places_is_counted_in_each_of_them() -> None:
+    text = "x" * 1_000_000
+    assert from_guest([text] * 8) == [text] * 8
+    with pytest.raises(TooMuch, match="more than 8,388,608 characters"):
+        from_guest([text] * 9)
+    with pytest.raises(TooMuch, match="8,388,608 characters"):
+        from_guest({text * 9: 1})
+
+
+def test_a_number_that_takes_for_ever_to_write_is_refused_and_others_are_not() -> None:
+    assert from_guest([2**64, -(2**8_000)]) == [2**64, -(2**8_000)]
+    with pytest.raises(TooMuch, match="a whole number of more than 4,000 digits"):
+        from_guest({"x": 10**5_000})
+
+
+@pytest.mark.parametrize("size", [DEEPEST - 7, DEEPEST - 1, DEEPEST, 1_000])
+def test_many_lists_beside_each_other_are_not_deep(size: int) -> None:
+    flat = "[" + ",".join(["[]"] * size) + "]"
+    assert depth_of(flat) == depth_of(flat.encode()) == 2
+
+
+def test_a_long_input_of_a_call_is_shown_without_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    monkeypatch.setattr(showing, "value_of", lambda text: read.append(len(text)) or json.loads(text))
+    text = '{"content":[' + "1," * 400_000 + "1]}"
+    rows = [CallRow(n, "state.write_json", text, "done", began_at=0, outcome="null") for n in range(40)]
+    shown = calls_of(rows)[0]["input"]
+    assert shown.startswith('{"content":[1,1,')
+    assert shown.endswith("(800,015 characters in all)")
+    assert sum(read) <= 4 * 40  # the outcomes
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (f"{DOUBLED}await state.write_json(path='/x', value=a)", "is given holds more than 200,000 values"),
+        (f"{DOUBLED}a", "The result holds more than 200,000 values"),
+        (f"{DOUBLED}{{'x': (a,)}}", "The result holds more than 200,000 values"),
+        ("a = 'x' * 1_000_000\n[a] * 500", "The result holds more than 8,388,608 characters"),
+        ("a = 'x' * 1_000_000\nawait state.write_json(path='/x', value=[a] * 500)", "8,388,608 characters"),
+        ("10 ** 5_000", "The result holds a whole number of more than 4,000 digits"),
+        (f"{DOUBLED}open('/x', 'w').write(str(len(a)))\nopen(a)", "str"),
+    ],
+)
+async def test_code_is_told_the_bound(coder: MakeCoder, code: str, words: str) -> None:
+    agent = await coder(options={"timeout": 120.0})
+    output = await agent.run(code)
+    assert output["status"] == "error"
+    assert words in output["error"], output
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_code_can_go_on_after_it_gave_too_much(coder: MakeCoder) -> None:
+    agent = await coder()
+    code = (
+        f"{DOUBLED}try:\n    await state.write_json(path='/x', value=a)\n"
+        "except RuntimeError as error:\n    told = str(error)\n"
+        "await state.write_json(path='/x', value=[1])\ntold"
+    )
+    output = await agent.run(code)
+    assert output["status"] == "completed"
+    assert "Give it less, or write it to a file and pass the path." in output["result"]
+    assert [call["name"] for call in output["calls"]] == ["state.write_json"]
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_long_answers_reach_code_in_the_order_of_the_log(coder: MakeCoder) -> None:
+    """What is long is read in a thread; a short answer behind it does not overtake it."""
+    agent = await coder()
+    workspace = (await agent.agent()).workspace
+    await workspace.write_file("/long", "x" * 900_000)
+    code = """
+import asyncio
+order = []
+async def look(path):
+    text = await state.read_file(path=path)
+    order.append(len(text))
+await state.write_file(path="/short", content="y")
+await asyncio.gather(*[look("/long" if n % 3 == 0 else "/short") for n in range(30)])
+order
+"""
+    output = await agent.run(code)
+    assert output["status"] == "completed"
+    id = (await agent.part())["toolCallId"]
+    rows = await queries.calls_of((await agent.executions()).store, id)
+    in_order = sorted((row for row in rows if "read_file" in row.tool), key=lambda row: row.settled or 0)
+    assert output["result"] == [900_000 if "long" in row.input else 1 for row in in_order]
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_keys_that_take_long_to_be_read_here_end_the_code(
+    coder: MakeCoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a clock of threads by which each message takes a tenth of a second to read
+    agent = await coder()
+    await agent.run("1")
+    now = [0.0]
+
+    def thread_time() -> float:
+        now[0] += 0.1
+        return now[0]
+
+    monkeypatch.setattr("everthink.monty.sandbox.time.thread_time", thread_time)
+    output = await agent.run("for n in range(900):\n    await state.exists(path='/a')")
+    assert output["status"] == "error"
+    assert "It took too long to read what the code gave" in output["error"], output
+    assert len(output["calls"]) < 6
+    # Then the next code runs as ever
+    monkeypatch.undo()
+    assert (await agent.run("40 + 2"))["result"] == 42
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_the_same_key_is_not_read_a_thousand_times(coder: MakeCoder) -> None:
+    agent = await coder()
+    code = (
+        "a = (0,)\nfor i in range(24):\n    a = (a, a)\nkey = {a: 1}\n"
+        "for n in range(900):\n    try:\n        await state.write_json(path='/x', value=key)\n"
+        "    except RuntimeError as error:\n        pass\n"
+    )
+    output = await agent.run(code)
+    assert output["status"] == "error"
+    assert "It took too long to read" in output["error"], output
