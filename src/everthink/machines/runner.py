@@ -99,14 +99,16 @@ class Job:
         self.result: dict[str, Any] = {}
         """What a script in Python says of its own end."""
         self._calls = ""
+        self._gate = -1
 
     # --- its beginning
 
     def start(self) -> tuple[list[Output], threading.Thread]:
-        """Start it. Returns in this process only."""
+        """Start its process, which waits for `wait`. Returns in this process only."""
         said, environment = self.said, self._environment()
-        pipes = [os.pipe() for _ in range(5)]
-        (stdin, feed), (hear_out, out), (hear_err, err), (hear, asks), (told, answers) = pipes
+        pipes = [os.pipe() for _ in range(6)]
+        (stdin, feed), (hear_out, out), (hear_err, err), (hear, asks), (told, answers), gate = pipes
+        opened, self._gate = gate
         nothing = os.open("/dev/null", os.O_RDONLY)
         commands = None
         if said["commands"]:
@@ -117,10 +119,14 @@ class Job:
             for place, stream in enumerate((stdin if said["stdin"] else nothing, out, err)):
                 os.dup2(stream, place)
             for end in {nothing, *self.wire.ends, *(end for pair in pipes for end in pair)}:
-                if end not in (0, 1, 2, asks, told):
+                if end not in (0, 1, 2, asks, told, opened):
                     os.close(end)
+            # A job that takes every process there is leaves none for threads of its runner: those come first.
+            if not os.read(opened, 1):
+                os._exit(OVER_LIMIT)
+            os.close(opened)
             self._become(environment, asks, told)
-        for end in (nothing, stdin, out, err, asks, told):
+        for end in (nothing, stdin, out, err, asks, told, opened):
             os.close(end)
         if commands is not None:
             started(lambda: self._hear_commands(commands))
@@ -303,7 +309,7 @@ class Job:
                     end(self.pid, signal.SIGKILL)
 
     def wait(self, began: float) -> tuple[int, str | None]:
-        """Wait for its end, or for a limit: the exit code, and which limit it was."""
+        """Let it begin, and wait for its end, or for a limit: the exit code, and which limit it was."""
         status: list[int] = []
         over = threading.Event()
 
@@ -312,6 +318,8 @@ class Job:
             over.set()
 
         started(reap)
+        os.write(self._gate, b"\n")
+        os.close(self._gate)
         stopped = None
         while not over.wait(LOOK):
             stopped = self._limit(began)
