@@ -36,6 +36,8 @@ __all__ = ["Webhooks"]
 log = logging.getLogger("everthink.server")
 
 LATER = {"Retry-After": "1"}
+TEXT_SHARE = 4
+"""One text is this part of the longest body at most: it is kept with whom it came from, twice, and indexed."""
 LONGEST_WHY = 200
 """Characters of what an adapter says against a body."""
 
@@ -105,8 +107,8 @@ class Webhooks:
             except ValueError as error:
                 inbox.refuse(bot, f"its body is none of the platform's: {cut(str(error), LONGEST_WHY)}")
                 return PlainTextResponse("Bad Request", 400)
-            if _longest(arrived) > self._limits.text_bytes:
-                why = f"its text is longer than {self._limits.text_bytes} bytes"
+            if _longest(arrived) > (longest := min(limits.text_bytes, limits.frame_bytes // TEXT_SHARE)):
+                why = f"its text is longer than {longest} bytes"
                 inbox.refuse(bot, why)
                 return PlainTextResponse(f"{why.capitalize()}. Nothing was accepted.", 413)
             try:

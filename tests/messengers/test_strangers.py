@@ -71,6 +71,12 @@ async def test_a_text_is_as_long_as_that_of_any_client(telegram: TelegramServer,
         assert await posted(server, update(text="ü" * 500)) == 200
 
 
+async def test_no_text_is_longer_than_any_of_the_platform(telegram: TelegramServer, store: str) -> None:
+    async with talking(telegram, bot_class(telegram, hello()), store) as (_, server):
+        assert await posted(server, update(text="x" * (256 * 1024 + 1))) == 413
+        assert await posted(server, update(text="x" * (256 * 1024))) == 200
+
+
 @pytest.mark.parametrize("value", [None, True, 1.5, "\x00", "x", [], {}, [1], [[]], {"id": [1]}], ids=repr)
 async def test_what_has_another_shape_is_refused_and_is_no_failure_of_ours(
     telegram: TelegramServer, store: str, value: Any, caplog: pytest.LogCaptureFixture
