@@ -37,7 +37,7 @@ log = logging.getLogger("everthink.server")
 
 LATER = {"Retry-After": "1"}
 TEXT_SHARE = 4
-"""One text is this part of the longest body at most: it is kept with whom it came from, twice, and indexed."""
+"""One text is this part of the longest body at most: it is kept twice, and indexed."""
 LONGEST_WHY = 200
 """Characters of what an adapter says against a body."""
 
