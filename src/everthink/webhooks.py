@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -19,10 +20,13 @@ from .address import Address
 from .calling import call_hook
 from .deliveries.inbox import Inbox
 from .deliveries.sending import Bot
-from .errors import AgentElsewhere, AgentSetAside, LeaseLost, StoreError
+from .errors import AgentElsewhere, AgentSetAside, InvalidMessage, LeaseLost, StoreError
 from .limits import Limits
+from .messengers.values import Arrived
+from .plain import cut
 from .server.bodies import bounded
 from .settings import shown
+from .wire.bounds import check
 
 if TYPE_CHECKING:
     from .runtime.directory import Directory
@@ -32,6 +36,10 @@ __all__ = ["Webhooks"]
 log = logging.getLogger("everthink.server")
 
 LATER = {"Retry-After": "1"}
+TEXT_SHARE = 4
+"""One text is this part of the longest body at most: it is kept twice, and indexed."""
+LONGEST_WHY = 200
+"""Characters of what an adapter says against a body."""
 
 
 class Webhooks:
@@ -81,7 +89,9 @@ class Webhooks:
     async def _taken(self, request: Request, address: Address, inbox: Inbox, bot: Bot) -> Response:
         if request.method != "POST":
             return PlainTextResponse("Method not allowed", 405, {"Allow": "POST"})
-        with bounded(request, self._limits) as asked:
+        most: int = getattr(bot.definition.messenger, "longest_body", self._limits.frame_bytes)
+        limits = replace(self._limits, frame_bytes=min(most, self._limits.frame_bytes))
+        with bounded(request, limits) as asked:
             try:
                 body = await asked.body()
             except ClientDisconnect:
@@ -89,12 +99,23 @@ class Webhooks:
         try:
             if (refused := await self._refused(asked, body, inbox, bot)) is not None:
                 return refused
+            if body.lstrip()[:1] in (b"{", b"[") and (why := check(body, self._limits)) is not None:
+                inbox.refuse(bot, f"its body {why}")
+                return PlainTextResponse(f"The body {why}. Nothing was accepted.", 413)
             try:
                 arrived = bot.definition.messenger.parse(dict(asked.headers), body)
             except ValueError as error:
-                inbox.refuse(bot, f"its body is none of the platform's: {error}")
+                inbox.refuse(bot, f"its body is none of the platform's: {cut(str(error), LONGEST_WHY)}")
                 return PlainTextResponse("Bad Request", 400)
-            await inbox.take(bot, arrived)
+            if _longest(arrived) > (longest := min(limits.text_bytes, limits.frame_bytes // TEXT_SHARE)):
+                why = f"its text is longer than {longest} bytes"
+                inbox.refuse(bot, why)
+                return PlainTextResponse(f"{why.capitalize()}. Nothing was accepted.", 413)
+            try:
+                await inbox.take(bot, arrived)
+            except InvalidMessage as error:  # as it is now it can never be stored
+                inbox.refuse(bot, f"what it says is no message: {cut(error.what, LONGEST_WHY)}")
+                return PlainTextResponse("Bad Request", 400)
         except Exception as error:  # noqa: BLE001 - told below
             return _failed(address, error)
         reply = arrived.reply
@@ -125,6 +146,12 @@ class Webhooks:
                 bot, f"verify_webhook returned {shown(answer)}: it returns True, False or a response"
             )
         return PlainTextResponse("Unauthorized", 401)
+
+
+def _longest(arrived: Arrived) -> int:
+    """Bytes of the longest text in it."""
+    texts = (event.message.text for event in arrived.events if event.message is not None)
+    return max((len(text.encode(errors="surrogatepass")) for text in texts), default=0)
 
 
 def _failed(address: Address, error: Exception) -> Response:

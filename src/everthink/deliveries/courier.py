@@ -40,9 +40,11 @@ from ..messengers.values import (
     encode,
     going_on,
 )
+from ..observe.messenger_events import MessengerRefused
 from ..store.port import AgentStore, Statement
 from ..turn.host import TurnHost
 from . import queries
+from .crowd import TOO_MANY, Crowd
 from .delivery import STOPPED, Delivery, Following
 from .queries import DeliveryRow
 from .questions import QUESTION, Press, may_answer
@@ -103,6 +105,7 @@ class Courier:
         self._parts, self._host = parts, parts.host
         self._followed: dict[str, Following] = {}
         self._lanes: dict[tuple[str, str, str | None], asyncio.Lock] = {}
+        self._crowd = Crowd(self._host.limits.waiting_turns)
         self._is_marked = False
         self._has_questions = False
         self._leave: Callable[[], None] | None = None
@@ -168,6 +171,23 @@ class Courier:
 
     async def accept(self, message: Message, *, bot: Bot, root: str, key: str, target: Target) -> Accepted:
         """Accept a message once. It and where its answer goes are durable when this returns."""
+        context = _context_in([message])
+        if context is None:
+            return await self._accept(message, bot=bot, root=root, key=key, target=target)
+        person = self._crowd.person(context)
+        waiting = (found for turn in self._host.turns if (found := _context(turn)) is not None)
+        most = self._crowd.too_many(person, waiting, together=bool(bot.definition.burst))
+        if most is not None and await turn_rows.of_key(self._host.store, key) is None:
+            self._host.emit(MessengerRefused(messenger=bot.id, reason=f"{most} messages of its author wait"))
+            # Told once for each that was taken before; where the platform shows that we think, each time.
+            newest = max((turn.id for turn in self._host.turns), default="")
+            id = key if target.more.get("waits") else f"{person[1]}:{newest}"
+            await self.notice(TOO_MANY.format(most), id=f"crowd:{id}", bot=bot, root=root, target=target)
+            return Accepted(False, "")
+        with self._crowd.arriving(person):
+            return await self._accept(message, bot=bot, root=root, key=key, target=target)
+
+    async def _accept(self, message: Message, *, bot: Bot, root: str, key: str, target: Target) -> Accepted:
         host = self._host
         self._join()
         now = host.clock.now_ms()

@@ -9,7 +9,6 @@ Only an agent without a parent has messengers: children are of the same class, a
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,6 +26,7 @@ from ..messengers.port import DeliveryError
 from ..messengers.values import Arrived, Attachment, EventKind, MessengerEvent
 from ..observe.events import EventBody
 from ..observe.messenger_events import MessengerIgnored, MessengerReceived, MessengerRefused
+from ..plain import cut
 from ..store.port import AgentStore
 from . import queries
 from .courier import Courier
@@ -53,7 +53,9 @@ KINDS: tuple[EventKind, ...] = get_args(EventKind)
 REMEMBERED = 10_000
 """So many threads are known without asking the database."""
 LARGEST_FILE = 20 * 1024 * 1024
-"""Bytes of a file that the model is shown."""
+"""Bytes of the files of one message that the model is shown."""
+LONGEST_KIND = 100
+"""Characters of what an update is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -109,7 +111,7 @@ class Inbox:
         for before, after in arrived.moved:
             await self.moved(bot.id, before, after)
         for kind in arrived.ignored:
-            self._parts.emit(MessengerIgnored(messenger=bot.id, what=kind))
+            self._parts.emit(MessengerIgnored(messenger=bot.id, what=cut(kind, LONGEST_KIND)))
         for event in arrived.events:
             if event.kind not in KINDS:
                 log.error(
@@ -233,12 +235,18 @@ class Inbox:
             for one in event.message.attachments
             if (one.media_type or "").partition("/")[0] in bot.definition.fetch_media
         ]
-        loaded = await asyncio.gather(*(self._loaded(bot, one) for one in wanted))
-        return [part for part in loaded if part is not None]
+        found, left = list[Part](), LARGEST_FILE
+        for one in wanted:  # one after the other: all of them together have one file's room
+            loaded = await self._loaded(bot, one, most=left)
+            if loaded is not None:
+                part, size = loaded
+                found.append(part)
+                left -= size
+        return found
 
-    async def _loaded(self, bot: Bot, attachment: Attachment) -> Part | None:
+    async def _loaded(self, bot: Bot, attachment: Attachment, *, most: int) -> tuple[Part, int] | None:
         try:
-            data = await bot.definition.messenger.fetch(attachment, most=LARGEST_FILE)
+            data = await bot.definition.messenger.fetch(attachment, most=most)
         except AgentError as error:
             log.warning("a file of %s is not shown to the model: %s", bot.id, error)
             return None
@@ -246,4 +254,4 @@ class Inbox:
         part: Part = {"type": "file", "mediaType": attachment.media_type, "url": url}
         if attachment.name:
             part["filename"] = attachment.name
-        return part
+        return part, len(data)

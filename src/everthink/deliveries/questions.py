@@ -17,11 +17,17 @@ import msgspec
 
 from ..messages import Message, Part, encode_json, is_tool_part, tool_name
 from ..messengers.values import Author, Button, Draft, MessengerEvent, Target
+from ..plain import in_json
+from ..words import clean
 
 __all__ = ["QUESTION", "Press", "asked_by", "may_answer"]
 
 _LONGEST = 1_500
 """Characters of a call's input that are shown."""
+_LONGEST_TEXTS = (400, 100, 30)
+"""Characters of each text in it, when there is no room for all."""
+_MARKS = str.maketrans("[]<>`", "()‹›'", "*~|")
+"""What a platform reads as markup, in a name."""
 
 
 class Press(NamedTuple):
@@ -55,7 +61,7 @@ def may_answer(target: Target, author: Author, approvers: Sequence[str] | None) 
     """True when somebody may say yes or no: an approver, or, where none are named, whoever asked."""
     if approvers is not None:
         return author.user_id in approvers
-    return target.user is not None and author.user_id == target.user
+    return bool(target.user) and author.user_id == target.user
 
 
 class _Question:
@@ -79,10 +85,10 @@ class _Question:
         if forms is not None:
             return "\n\n".join(forms if by is None else [f"**{by} asks:**", *forms])
         given: Any = part.get("input")
-        shown = msgspec.json.format(encode_json(given)).decode() if given not in (None, {}) else ""
-        if len(shown) > _LONGEST:
-            shown = f"{shown[:_LONGEST]}\n…"
+        shown, left = _input(given) if given not in (None, {}) else ("", 0)
         body = f"\n\n```json\n{shown}\n```" if shown else ""
+        if left:
+            body += f"\n\n⚠️ {left:,} characters of it are not shown here; the page shows all."
         return f"**{_asking(tool_name(part), by)}**{body}"
 
     def with_outcome(self, part: Part, outcome: str, *, by: str | None = None) -> str:
@@ -104,7 +110,7 @@ class _Question:
     def decided(self, *, approved: bool, by: str | None) -> str:
         """What the message says once somebody has decided."""
         word = "Approved" if approved else "Denied"
-        return f"{'✅' if approved else '🚫'} {word}{f' by {by}' if by else ''}."
+        return f"{'✅' if approved else '🚫'} {word}{f' by {_unmarked(by)}' if by else ''}."
 
 
 QUESTION = _Question()
@@ -112,6 +118,42 @@ QUESTION = _Question()
 
 def _asking(tool: str, by: str | None) -> str:
     return f"May I use `{tool}`?" if by is None else f"{by} asks: may it use `{tool}`?"
+
+
+def _input(given: Any) -> tuple[str, int]:
+    """What somebody is asked to agree to, and how many characters of it there is no room for. Each field is
+    there: what is too long is cut in each text, not at the end, where the one that matters may stand."""
+    shown = whole = _written(given)
+    if len(whole) <= _LONGEST:
+        return whole, 0
+    for longest in _LONGEST_TEXTS:
+        shown = _written(_shortened(given, longest))
+        if len(shown) <= _LONGEST:
+            return shown, len(whole) - len(shown)
+    return f"{shown[:_LONGEST]}\n…", len(whole) - _LONGEST
+
+
+def _written(given: Any) -> str:
+    """As JSON that shows what it holds: nothing in it turns the direction of reading, or ends the block."""
+    return in_json(msgspec.json.format(encode_json(given)).decode()).replace("```", "\\u0060" * 3)
+
+
+def _shortened(given: Any, longest: int) -> Any:
+    match given:
+        case str() if len(given) > longest:
+            return f"{given[:longest]}…"
+        case list():
+            return [_shortened(one, longest) for one in cast("list[Any]", given)]
+        case dict():
+            items = cast("dict[str, Any]", given).items()
+            return {name: _shortened(one, longest) for name, one in items}
+        case _:
+            return given
+
+
+def _unmarked(name: str) -> str:
+    """A name as itself: not as a link, nor in bold."""
+    return name.translate(_MARKS)
 
 
 def _buttons(key: str, yes: str, no: str) -> tuple[Button, ...]:
@@ -133,7 +175,7 @@ def _forms(part: Part) -> list[str] | None:
     if described.get("kind") != "question":
         return None
     forms: Any = described.get("forms") or {}
-    return [str(form.get("message", "")) for form in forms.values()]
+    return [clean(form.get("message", ""), _LONGEST) for form in forms.values()]
 
 
 def _needs_fields(part: Part) -> bool:

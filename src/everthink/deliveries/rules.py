@@ -20,6 +20,7 @@ from ..kinds import shown
 from ..messages import Message
 from ..messengers.definition import Command, MessengerDefinition, SelfConversation, SubAgentConversation
 from ..messengers.values import Attachment, Author, MessengerContext, MessengerEvent
+from ..words import said as on_one_line
 
 __all__ = [
     "CONTEXT",
@@ -40,7 +41,7 @@ __all__ = [
 CONTEXT = "messenger"
 """Under this name the metadata of a message says whom its answer is for."""
 _ID_KEYS = ("id", "fileId", "mediaId", "fileUniqueId")
-_LONGEST = 80
+_LONGEST, _LONGEST_FILE = 80, 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +209,10 @@ def as_message(
 
 
 def label_of(author: Author, label: Callable[[Author], str | None] | None) -> str | None:
-    """What stands before somebody's words in a group; `None`: nothing."""
-    if label is not None:
-        return label(author) or None
-    return author.full_name or author.user_name or author.user_id or None
+    """What stands before somebody's words in a group; `None`: nothing. People choose their names: one that
+    has lines would put words into the mouth of somebody else."""
+    names = [label(author)] if label is not None else [author.full_name, author.user_name, author.user_id]
+    return next((line for name in names if name and (line := on_one_line(name, _LONGEST))), None)
 
 
 def _labelled(text: str, event: MessengerEvent, definition: MessengerDefinition) -> str:
@@ -225,8 +226,8 @@ def _described(attachments: Sequence[Attachment]) -> str:
     lines = ["Attachments:"]
     for number, one in enumerate(attachments, 1):
         size = None if one.size is None else f"{one.size} bytes"
-        details = ", ".join(part for part in (one.media_type, size, one.url) if part)
-        name = one.name or one.id or f"attachment {number}"
+        details = on_one_line(", ".join(part for part in (one.media_type, size, one.url) if part), 1_000)
+        name = on_one_line(one.name or one.id or "", _LONGEST_FILE) or f"attachment {number}"
         lines.append(f"- {name} ({details})" if details else f"- {name}")
     return "\n".join(lines)
 

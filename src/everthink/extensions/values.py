@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..address import kebab
 from ..errors import ExtensionError, InvalidSettings
 from ..guard.rules import Rules
 from ..settings import as_settings, nearest, shown, snake
+from ..words import said as on_one_line
 
 if TYPE_CHECKING:
     from .trusted import TrustedExtension
@@ -75,7 +77,7 @@ _TYPES: tuple[BlockType, ...] = ("readonly", "writable", "skill", "searchable")
 
 _FILE = re.compile(r"[\w./~-]+\.(?:js|mjs|ts|py)")
 LONGEST_NAME, LONGEST_VERSION, LONGEST_DESCRIPTION = 40, 64, 1_000
-MOST_BLOCKS, MOST_HOSTS = 16, 50
+MOST_BLOCKS, MOST_HOSTS, MOST_NAMES = 16, 50, 1_000
 LONGEST_SOURCE = 500_000
 """Characters of a source."""
 
@@ -219,6 +221,8 @@ class ContextBlockInfo:
             value = getattr(self, name)
             if not isinstance(value, str) and not (name == "description" and value is None):
                 raise InvalidSettings(f"context.{name} is {shown(value)}.", next_step="It takes a text.")
+        if self.description is not None:  # with lines of its own it would be other blocks in the prompt
+            _set(self, "description", on_one_line(self.description, LONGEST_DESCRIPTION))
         if self.max_tokens is not None and (type(self.max_tokens) is not int or self.max_tokens < 1):
             raise InvalidSettings(
                 f"context.max_tokens is {shown(self.max_tokens)}.",
@@ -557,7 +561,9 @@ def _labels(given: Any, words: tuple[str, ...], where: str) -> Any:
 def _texts(given: Any, where: str) -> tuple[str, ...]:
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InvalidSettings(f"{where} is {shown(given)}.", next_step="It takes a list of texts.")
-    found = tuple(cast("Iterable[Any]", given))
+    found = tuple(islice(cast("Iterable[Any]", given), MOST_NAMES + 1))
+    if len(found) > MOST_NAMES:
+        raise InvalidSettings(f"{where} has more than {MOST_NAMES:,} texts.")
     for one in found:
         if not isinstance(one, str):
             raise InvalidSettings(f"{where} has {shown(one)}.", next_step="It takes a list of texts.")

@@ -23,7 +23,7 @@ from ..errors import InvalidSettings, MissingExtra
 from ..kinds import shown
 from .definition import CommonOptions, MessengerDefinition, Verify
 from .mentions import with_handle
-from .port import DeliveryError, RateLimited, Refused, Uncertain, Unreachable
+from .port import LONGEST_BODY, DeliveryError, RateLimited, Refused, Uncertain, Unreachable
 from .rest import Answer, Rest, fetched, origin_of
 from .values import (
     Action,
@@ -70,6 +70,7 @@ class Discord:
     """The adapter: see `messengers/port.py`."""
 
     provider = "discord"
+    longest_body = LONGEST_BODY
     capabilities = Capabilities(ephemeral=True, repeats="keyed")
     limits = MessengerLimits(
         visible=LONGEST, follow_up=LONGEST, edit_every=1.2, edit_every_in_groups=1.2, typing_for=9.0
@@ -129,7 +130,7 @@ class Discord:
         """What an interaction comes to."""
         try:
             told = msgspec.json.decode(body, type=_Interaction)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"it is nothing that Discord sends: {error}") from error
         match told.type:
             case 1:

@@ -12,4 +12,4 @@ def with_handle(text: str, *, bot_id: str | None, user_name: str) -> str:
     if not bot_id:
         return text
     id = re.escape(bot_id)
-    return re.sub(rf"<@!?{id}(?:\|[^>]*)?>|@{id}\b", f"@{user_name}", text)
+    return re.sub(rf"<@!?{id}(?:\|[^<>]*)?>|@{id}\b", f"@{user_name}", text)

@@ -17,6 +17,7 @@ from ..errors import AgentError
 from .values import Arrived, Attachment, Capabilities, Draft, MessengerEvent, MessengerLimits, Target
 
 __all__ = [
+    "LONGEST_BODY",
     "DeliveryError",
     "Messenger",
     "Moved",
@@ -25,6 +26,10 @@ __all__ = [
     "Uncertain",
     "Unreachable",
 ]
+
+LONGEST_BODY = 1024 * 1024
+"""Bytes of a webhook's body, of platforms that send no files with it. An adapter that has a `longest_body` is
+sent no more; others are sent as much as `Limits.frame_bytes` says."""
 
 
 @runtime_checkable

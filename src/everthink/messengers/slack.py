@@ -25,7 +25,7 @@ from ..errors import InvalidSettings
 from ..kinds import shown
 from .definition import CommonOptions, MessengerDefinition, Verify
 from .mentions import with_handle
-from .port import DeliveryError, RateLimited, Refused, Uncertain, Unreachable
+from .port import LONGEST_BODY, DeliveryError, RateLimited, Refused, Uncertain, Unreachable
 from .rest import Answer, Rest, fetched, origin_of
 from .values import (
     Action,
@@ -57,6 +57,8 @@ _LONGEST_NOTE = 3_000
 _SKEW = 60.0
 """Seconds that our clock and Slack's may differ."""
 _MOST_PAGES = 3
+_LONGEST_FORM, _MOST_FIELDS = 512 * 1024, 100
+"""Of a form: Slack's have a message at most, and some twenty fields."""
 _METADATA = "everthink_delivery"
 
 _SAID = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
@@ -96,6 +98,7 @@ class Slack:
     """A bot of one Slack workspace."""
 
     provider = "slack"
+    longest_body = LONGEST_BODY
     capabilities = Capabilities(ephemeral=True, repeats="findable")
     limits = MessengerLimits(
         visible=LONGEST, follow_up=LONGEST, edit_every=1.2, edit_every_in_groups=1.2, sends_per_second=20.0
@@ -130,8 +133,10 @@ class Slack:
 
     def parse(self, headers: Mapping[str, str], body: bytes) -> Arrived:
         """An envelope of the Events API, what was pressed, or a slash command."""
-        if headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-            form = dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
+        # By the body, which is signed. The headers are not: whoever has caught what somebody wrote could send
+        # it again as a form, with a pressed button in the words.
+        if not body.lstrip().startswith(b"{"):
+            form = _form(body)
             if "payload" in form:
                 return self._pressed(_read(form["payload"].encode(), _Interaction))
             if "command" in form:
@@ -423,8 +428,14 @@ class _Command(_Read, frozen=True):
 def _read(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"It is nothing that Slack sends: {error}") from error
+
+
+def _form(body: bytes) -> dict[str, str]:
+    if len(body) > _LONGEST_FORM:
+        raise ValueError(f"The form has more than {_LONGEST_FORM} bytes.")
+    return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS))
 
 
 def _place(
@@ -450,10 +461,11 @@ def _attachment(file: _File) -> Attachment:
 
 def _plain(text: str) -> str:
     """What people have typed, without Slack's marks: links, channels, entities. Who is mentioned stays."""
-    text = re.sub(r"<#\w+\|([^>]*)>", r"#\1", text)
-    text = re.sub(r"<!(\w+)(?:\|[^>]*)?>", r"@\1", text)
-    text = re.sub(r"<((?:https?|mailto):[^|>]+)\|([^>]+)>", _link, text)
-    text = re.sub(r"<((?:https?|mailto):[^>]+)>", r"\1", text)
+    # None of them reads on behind the next `<`: a text full of beginnings takes no longer than others.
+    text = re.sub(r"<#\w+\|([^<>]*)>", r"#\1", text)
+    text = re.sub(r"<!(\w+)(?:\|[^<>]*)?>", r"@\1", text)
+    text = re.sub(r"<((?:https?|mailto):[^|<>]+)\|([^<>]+)>", _link, text)
+    text = re.sub(r"<((?:https?|mailto):[^<>]+)>", r"\1", text)
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
@@ -484,7 +496,7 @@ def _shown(draft: Draft) -> JSON:
 
 def _harmless(text: str) -> str:
     """A model calls no whole channel: what would is shown as it is written."""
-    return re.sub(r"<!(?=channel|here|everyone|subteam)", "<\u200b!", text)
+    return re.sub(r"<!(?=channel|here|everyone|subteam)", "<\u200b!", text, flags=re.I)
 
 
 def _escaped(text: str) -> str:

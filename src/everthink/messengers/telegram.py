@@ -18,7 +18,7 @@ import msgspec
 from ..errors import InvalidSettings
 from ..kinds import shown
 from .definition import CommonOptions, MessengerDefinition, Verify
-from .port import DeliveryError, Moved, RateLimited, Refused, Unreachable
+from .port import LONGEST_BODY, DeliveryError, Moved, RateLimited, Refused, Unreachable
 from .rest import Answer, Rest
 from .telegram_markup import as_html
 from .values import (
@@ -33,6 +33,8 @@ from .values import (
     MessengerLimits,
     Target,
     Thread,
+    decode,
+    encode,
 )
 
 __all__ = ["Telegram", "is_expected_delivery_completion", "telegram_messenger"]
@@ -40,6 +42,7 @@ __all__ = ["Telegram", "is_expected_delivery_completion", "telegram_messenger"]
 API = "https://api.telegram.org"
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 HARD_LIMIT = 4096
+_LONGEST_HANDLE = 128
 POLL_SECONDS = 25
 UPDATES = ("message", "edited_message", "callback_query")
 """The kinds of updates that mean something to us."""
@@ -101,6 +104,7 @@ class Telegram:
     """The adapter: see `messengers/port.py`."""
 
     provider = "telegram"
+    longest_body = LONGEST_BODY
     capabilities = Capabilities()
     limits = MessengerLimits(
         visible=3400,
@@ -162,7 +166,17 @@ class Telegram:
             raise ValueError(str(error)) from error
         if not isinstance(update, dict):
             raise ValueError("it is no object")
-        return self._arrived(cast("dict[str, Any]", update))
+        return self._read(cast("dict[str, Any]", update))
+
+    def _read(self, update: dict[str, Any]) -> Arrived:
+        """The same. Raises `ValueError` for what has not the shape of an update."""
+        try:
+            arrived = self._arrived(update)
+            for event in arrived.events:
+                decode(MessengerEvent, encode(event))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, msgspec.MsgspecError) as error:
+            raise ValueError(f"it has not the shape of an update ({type(error).__name__})") from error
+        return arrived
 
     def _arrived(self, update: dict[str, Any]) -> Arrived:
         kind = next((key for key in update if key != "update_id"), "nothing")
@@ -249,8 +263,9 @@ class Telegram:
         if _id_in(replied.get("from")) == self.bot_id:
             return True
         entities: list[dict[str, Any]] = message.get("entities") or message.get("caption_entities") or []
+        units = text.encode("utf-16-le", "surrogatepass")
         for entity in entities:
-            said, kind, user = _entity(text, entity).lower(), entity.get("type"), entity.get("user")
+            said, kind, user = _entity(units, entity).lower(), entity.get("type"), entity.get("user")
             if (kind == "mention" and said == handle) or (kind == "bot_command" and said.endswith(handle)):
                 return True
             if kind == "text_mention" and _id_in(user) == self.bot_id:
@@ -349,8 +364,14 @@ class Telegram:
         found: list[Arrived] = []
         for update in cast("Sequence[dict[str, Any]]", updates):
             offset = max(offset or 0, int(update["update_id"]) + 1)
-            found.append(self._arrived(update))
+            found.append(self._polled(update))
         return offset, found
+
+    def _polled(self, update: dict[str, Any]) -> Arrived:
+        try:
+            return self._read(update)
+        except ValueError:
+            return Arrived(ignored=("unreadable",))  # it would come again and again, before all others
 
     async def name(self) -> str:
         """The handle that Telegram has of the bot."""
@@ -401,6 +422,8 @@ def is_expected_delivery_completion(error: BaseException) -> bool:
 
 
 def _thread_id(chat: Any, topic: str | None) -> str:
+    if not isinstance(chat, int | str) or isinstance(chat, bool):
+        raise TypeError("a chat has a number, or a name")
     return f"telegram:{chat}" if topic is None else f"telegram:{chat}:{topic}"
 
 
@@ -427,10 +450,9 @@ def _chat(id: str) -> int | str:
     return int(id) if re.fullmatch(r"-?\d+", id) else id
 
 
-def _entity(text: str, entity: Mapping[str, Any]) -> str:
-    """The part of a text that an entity marks. Telegram counts in UTF-16."""
-    units = text.encode("utf-16-le")
-    start, length = int(entity.get("offset", 0)), int(entity.get("length", 0))
+def _entity(units: bytes, entity: Mapping[str, Any]) -> str:
+    """The part of a text that an entity marks, as far as it may be a handle. Telegram counts in UTF-16."""
+    start, length = int(entity.get("offset", 0)), min(int(entity.get("length", 0)), _LONGEST_HANDLE)
     return units[2 * start : 2 * (start + length)].decode("utf-16-le", errors="ignore")
 
 

@@ -16,7 +16,7 @@ _FENCE = re.compile(r"^\s*```(\w[\w+#.-]*)?\s*$")
 _BULLET = re.compile(r"^(\s*)[-*+]\s+")
 _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
 _INLINE = re.compile(
-    r"(?P<code>`+)(?P<verbatim>.+?)(?P=code)"
+    r"(?<!`)(?P<code>`{1,9})(?!`)(?P<verbatim>.+?)(?<!`)(?P=code)(?!`)"
     r"|\[(?P<label>[^\]\n]+)\]\((?P<url>https?://[^\s)]+|tg://[^\s)]+|mailto:[^\s)]+)\)"
     r"|\*\*(?P<bold>\S(?:.*?\S)?)\*\*"
     r"|__(?P<strong>\S(?:.*?\S)?)__"
