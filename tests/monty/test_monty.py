@@ -381,6 +381,22 @@ async def test_values_come_as_they_are(sandbox: MontySandbox, source: str, value
     assert outcome.value == value, outcome.error
 
 
+async def test_what_is_long_only_on_its_way_is_refused(sandbox: MontySandbox) -> None:
+    outcome = await run(sandbox, "'\\x00' * 8_000_000")
+    assert (outcome.status, outcome.value) == ("failed", None)
+    assert "The result has more than 35,651,584 bytes as JSON" in (outcome.error or "")
+    assert (await run(sandbox, "'😀' * 8_000_000")).value == "😀" * 8_000_000
+
+
+async def test_a_number_that_the_host_cannot_write_is_an_error_of_the_call(sandbox: MontySandbox) -> None:
+    async def answer(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return 10**6_000
+
+    told = await run(sandbox, "await ask()", Asked(answer), names={"ask": ""})
+    assert told.status == "failed"
+    assert "cannot be given to code" in (told.error or "")
+
+
 async def test_an_error_with_a_long_message_is_cut(sandbox: MontySandbox) -> None:
     outcome = await run(sandbox, "raise ValueError('x' * 20_000_000 + 'end')")
     assert outcome.status == "failed"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..sandbox.frames import PREFIX, lengths, packed
 from ..sandbox.guest import Output
 from ..sandbox.lock import lock_down
-from .values import NotAwaited, TooMuch, from_guest, in_json, out_of_json
+from .values import NotAwaited, TooMuch, from_guest, given_in_json, out_of_json
 
 if TYPE_CHECKING:
     from pydantic_monty import Monty, MontySession
@@ -197,7 +197,7 @@ class _Job:
     def _given(self, head: dict[str, Any], said: Any) -> None:
         """Tell the host of a call, and what it is given, or why that cannot be told."""
         try:
-            body = in_json(from_guest([said.args, said.kwargs]))
+            body = given_in_json([said.args, said.kwargs])
         except NotAwaited as error:
             self._pipes.send({**head, "refused": str(error)})
         except TooMuch as error:
@@ -216,15 +216,16 @@ class _Job:
             return self._sleep(said, waits=name == "system.sleep")
         if name != "open" and not name.startswith("Path."):
             return said.resume_not_handled()
+        args = list(said.args)
+        if args and hasattr(args[0], "path"):
+            args[0] = args[0].path  # an open file
         try:
-            args, kwargs = from_guest([said.args, said.kwargs])
+            body = given_in_json([args, said.kwargs])
         except TooMuch as error:
             return said.resume({"exc_type": "OSError", "message": f"What {name} is given {error}."})
         except NotAwaited as error:
             return said.resume({"exc_type": "TypeError", "message": str(error)})
-        if args and hasattr(said.args[0], "path"):
-            args[0] = said.args[0].path  # an open file
-        self._pipes.send({"t": "system", "name": name}, in_json([args, kwargs]))
+        self._pipes.send({"t": "system", "name": name}, body)
         head, body = self._heard()
         if head.get("kind") == "unknown":
             return said.resume_not_handled()
@@ -245,7 +246,7 @@ class _Job:
 
     def _told(self, said: Any) -> None:
         try:
-            value = in_json(from_guest(said.output))
+            value = given_in_json(said.output)
         except NotAwaited as error:
             self._done(refused=f"RuntimeError: {error}")
         except TooMuch as error:

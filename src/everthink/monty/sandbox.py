@@ -57,8 +57,8 @@ WORKER_MEMORY = 512 * 1024 * 1024
 """Bytes that a worker may have in all: its jobs have limits of their own, far below."""
 CLIENT_MEMORY = 512 * 1024 * 1024
 """Bytes that its client may have beside what it starts with: what code gives is objects there, and text."""
-LONGEST_BODY = 64 * 1024 * 1024
-"""Bytes of the JSON of one value, at most: eight million characters, each written as six."""
+LONGEST_BODY = 36 * 1024 * 1024
+"""Bytes of the JSON of one value, at most: a little more than a client says."""
 LEAVING = 5.0
 """Seconds in which a client that waits for us says that its worker is free again."""
 
@@ -350,8 +350,11 @@ class _Run(Runs):
         if (error := task.exception()) is not None:
             self._say({"t": "answer", "id": found, **_raised("RuntimeError", str(error))})
             return
-        body = await unhurried(_packed, task.result())
-        self._say({"t": "answer", "id": found, "kind": "value"}, body)
+        try:
+            answer, body = {"kind": "value"}, await unhurried(_packed, task.result())
+        except ValueError as error:  # a whole number that cannot be written
+            answer, body = _raised("RuntimeError", f"What it gave cannot be given to code: {error}"), b""
+        self._say({"t": "answer", "id": found, **answer}, body)
 
     async def _answer_system(self, asked: System, body: bytes) -> None:
         """Files of the guest."""

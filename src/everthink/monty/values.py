@@ -23,6 +23,7 @@ __all__ = [
     "NotAwaited",
     "TooMuch",
     "from_guest",
+    "given_in_json",
     "in_json",
     "out_of_json",
     "to_guest",
@@ -33,6 +34,8 @@ MOST_VALUES = 200_000
 """Values that a guest may give at once, one in two places counted twice."""
 MOST_CHARACTERS = 8 * 1024 * 1024
 """Characters and bytes of all texts among them."""
+MOST_BYTES = 34 * 1024 * 1024
+"""Of the JSON of what a guest gives: all those characters at their longest. A control character takes six."""
 _MOST_BITS = 13_200
 """Of a whole number, 4,000 digits: to write a longer one takes the square of its length."""
 _COROUTINE = re.compile(r"<coroutine (?:object \w+|external_future\(\d+\))>")
@@ -63,6 +66,14 @@ def from_guest(value: Any) -> Any:
     has never waited for: its name would be kept in its place.
     """
     return _Writer(MOST_VALUES, MOST_CHARACTERS, is_of_guest=True).written(value, 0)
+
+
+def given_in_json(value: Any) -> bytes:
+    """A value of a guest, for the pipe. Raises what `from_guest` does, also for what is long only there."""
+    text = in_json(from_guest(value))
+    if len(text) > MOST_BYTES:
+        raise TooMuch(f"has more than {MOST_BYTES:,} bytes as JSON")
+    return text
 
 
 def in_json(value: Any) -> bytes:
