@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from everthink import App, Think, tool
 from everthink.cli.main import COMMANDS, cli
+from everthink.codemode import create_execute_tool
 from everthink.serving.missing_models import odd_keys
 from everthink.testing import ScriptedModel, calls, fails, says
 
@@ -193,6 +194,90 @@ def test_inspect_shows_an_approved_call_once(run: CliRunner, tmp_path: Path) -> 
     (call,) = json.loads(run.invoke(cli, ["inspect", "--store", store, "--json"]).output)["calls"]
     assert (call["tool"], call["state"]) == ("sign", "done")
     assert call["asked_at"] <= call["started_at"] <= call["settled_at"]
+
+
+CODE = """
+for n in range(4):
+    await tools.look(what=f"token=sk-ant-api03-{'k' * 40} \\x1b[31mred {n}")
+try:
+    await tools.broken()
+except RuntimeError:
+    pass
+await tools.sign()
+"""
+
+
+def code_in(store: str) -> None:
+    """Code that has made calls and waits for a person, and code that has failed."""
+
+    @tool
+    def look(what: str) -> str:
+        """Look at it."""
+        return what
+
+    @tool
+    def broken() -> str:
+        """Raise."""
+        raise ValueError("no such shelf")
+
+    @tool(needs_approval=True)
+    def sign() -> str:
+        """Sign a paper."""
+        return "signed"
+
+    class Coder(Think):
+        model = ScriptedModel(
+            calls("execute", {"code": "1 / 0"}),
+            says("Oh."),
+            calls("execute", {"code": CODE}),
+            says("Done."),
+        )
+
+        def get_tools(self) -> object:
+            return [create_execute_tool([look, broken, sign])]
+
+    async def work() -> None:
+        async with App(Coder, store=store) as app:
+            await app.agent(Coder, "desk").save_messages("Try")
+            await app.agent(Coder, "desk").save_messages("Go")
+
+    asyncio.run(work())
+
+
+@pytest.mark.slow
+def test_inspect_shows_what_code_has_called(run: CliRunner, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/coder.db"
+    code_in(store)
+    told = run.invoke(cli, ["inspect", "--store", store, "--json"]).output
+    waiting, failed = json.loads(told)["executions"]
+    assert (waiting["name"], waiting["tool"], waiting["language"]) == ("desk", "execute", "python")
+    assert (waiting["state"], waiting["error"], failed["state"]) == ("paused", None, "error")
+    assert "ZeroDivisionError" in failed["error"]
+    assert [(call["seq"], call["tool"], call["state"]) for call in waiting["calls"]] == [
+        *((n, "tools.look", "done") for n in (1, 2, 3, 4)),
+        (5, "tools.broken", "failed"),
+        (6, "tools.sign", "pending"),
+    ]
+    assert "no such shelf" in waiting["calls"][4]["error"]
+    assert waiting["calls"][0]["began_at"] <= waiting["calls"][0]["settled_at"]
+    assert "kkkk" not in told
+
+    shown = run.invoke(cli, ["inspect", "--store", store]).output
+    assert "Latest code and its calls" in shown
+    assert "  6 tools.sign" in shown
+    assert "no such shelf" in shown
+    assert "kkkk" not in shown
+    assert "\x1b[31m" not in shown
+    short = run.invoke(cli, ["inspect", "--store", store, "--limit", "2"]).output
+    assert "  … and 4 more" in short
+    assert "  3 tools.look" not in short
+
+
+@pytest.mark.slow
+def test_inspect_shows_code_in_postgresql(run: CliRunner, postgres_url: str) -> None:
+    code_in(postgres_url)
+    told = json.loads(run.invoke(cli, ["inspect", "--store", postgres_url, "--json"]).output)
+    assert [(one["state"], len(one["calls"])) for one in told["executions"]] == [("paused", 6), ("error", 0)]
 
 
 @pytest.mark.slow

@@ -147,6 +147,37 @@ async def test_the_next_call_that_asks_waits_again_under_the_same_id(coder: Make
     assert till.done == [1, 2]
 
 
+async def test_of_two_that_go_on_at_once_one_leaves_the_next_question_open(coder: MakeCoder) -> None:
+    # Given code that asks twice, and a yes to the first
+    till = Till()
+    agent = await coder(*till.tools)
+    await agent.run("a = await tools.pay(amount=1)\nb = await tools.pay(amount=2)\n[a, b]")
+    await agent.answer(True)
+
+    # When two go on with it at the same moment
+    handle = agent.app.agent(agent.cls)
+    both = await asyncio.gather(handle.continue_last_turn(), handle.continue_last_turn())
+
+    # Then one answer was to one question, and the other is still asked
+    assert sorted(result.status for result in both) == ["completed", "skipped"]
+    assert till.done == [1]
+    [asked] = await (await agent.executions()).pending()
+    assert asked.input == {"amount": 2}
+    assert await agent.answer(True)
+    assert (await agent.go_on())["result"] == ["paid 1", "paid 2"]
+    assert till.done == [1, 2]
+
+
+async def test_two_that_go_on_at_once_after_the_last_question_both_do(coder: MakeCoder) -> None:
+    agent = await coder(*Till().tools)
+    await agent.run("await tools.pay(amount=1)")
+    await agent.answer(True)
+    agent.model.add(says("And more."))
+    handle = agent.app.agent(agent.cls)
+    both = await asyncio.gather(handle.continue_last_turn(), handle.continue_last_turn())
+    assert [result.status for result in both] == ["completed", "completed"]
+
+
 @pytest.mark.parametrize("approved", [True, False])
 async def test_an_answer_that_names_its_question_is_not_taken_for_the_next(
     coder: MakeCoder, approved: bool

@@ -11,6 +11,8 @@ import pytest
 from everthink import tool
 from everthink.codemode import Executions
 from everthink.errors import InvalidSettings
+from everthink.store.port import Statement
+from everthink.testing.scripted import says
 from everthink.tools.context import ToolContext
 from tests.codemode.support import MakeCoder
 
@@ -107,6 +109,44 @@ async def test_one_can_be_forgotten(coder: MakeCoder) -> None:
     assert await executions.delete(id)
     assert not await executions.delete(id)
     assert (await executions.get(id), await executions.pending()) == (None, [])
+
+
+async def test_one_that_waits_is_forgotten_with_its_question(coder: MakeCoder) -> None:
+    agent = await coder(pay)
+    id = (await agent.run("await tools.pay(amount=1)"))["executionId"]
+    assert (live := await agent.agent()).has_pending_interaction()
+    assert await (await agent.executions()).delete(id)
+    assert not live.has_pending_interaction()
+    assert not await agent.answer(True)
+    assert (await agent.part())["state"] == "output-error"
+    await agent.go_on()
+    assert "The execution was deleted while it waited for a person" in agent.shown
+
+    # And one that has a yes already runs nothing
+    id = (await agent.run("await tools.pay(amount=2)"))["executionId"]
+    assert await agent.answer(True)
+    assert await (await agent.executions()).delete(id)
+    assert "was deleted while it waited" in (await agent.go_on())["error"]
+
+
+async def test_what_an_answer_asked_that_was_replaced_is_asked_of_nobody(coder: MakeCoder) -> None:
+    # Given code that waits in an answer, and another answer in its place
+    agent = await coder(pay)
+    id = (await agent.run("await tools.pay(amount=1)"))["executionId"]
+    executions, handle = await agent.executions(), agent.app.agent(agent.cls)
+    agent.model.add(says("Another answer."))
+    await handle.regenerate()
+
+    # Then nobody is asked, and nobody can answer
+    assert await executions.pending() == await executions.pending(id) == []
+    assert not (await agent.agent()).has_pending_interaction()
+    assert not await handle.apply_tool_approval(id, True)
+
+    # And it is closed when its time is over, as what nobody answers is
+    assert [past.state for past in await executions.list()] == ["paused"]
+    aged = Statement("UPDATE executions SET changed_at = 0 WHERE agent = :agent AND id = ?", (id,))
+    await executions.store.apply([aged])
+    assert await executions.expire() == [id]
 
 
 @pytest.mark.memory_case(480)

@@ -17,7 +17,7 @@ from typing import Any
 
 from everthink.mcp import HttpServer, StdioServer
 
-__all__ = ["ROOT", "Running", "Serving", "children", "deeds", "is_gone", "stdio", "tasks", "until"]
+__all__ = ["ROOT", "Running", "Serving", "children", "deeds", "is_gone", "parent", "stdio", "tasks", "until"]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 20.0

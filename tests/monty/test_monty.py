@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from everthink.monty import workers as monty_workers
+from everthink.monty import sandbox as monty_sandbox
 from everthink.monty.advice import blocking
 from everthink.monty.sandbox import MontySandbox
 from everthink.sandbox.lock import NEEDED, unsupported
 from everthink.sandbox.port import HostRefused, Job, Limits, NoHost, Outcome, Pause
 from everthink.testing.contracts.sandbox.case import Asked
-from tests.mcp.serving import children
+from tests.mcp.serving import children, is_gone, parent, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -49,7 +52,7 @@ async def test_without_the_extra_it_says_what_to_install(
     def nothing(name: str) -> None:
         return None
 
-    monkeypatch.setattr(monty_workers, "find_spec", nothing)
+    monkeypatch.setattr(monty_sandbox, "find_spec", nothing)
     assert "pip install 'everthink[sandbox]'" in (await sandbox.check() or "")
 
 
@@ -309,3 +312,93 @@ async def test_a_sleep_that_nobody_awaits_is_not_waited_for(sandbox: MontySandbo
     ended = await run(sandbox, "import asyncio\nx = asyncio.sleep(20)\n1")
     assert (ended.status, ended.value) == ("done", 1)
     assert ended.seconds < 15
+
+
+# --- Monty's client, in a process of its own
+
+HOSTILE = "a = (0,)\nfor i in range(30):\n    a = (a, a)\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{a: 1}",
+        "await ask({a: 1})",
+        "await ask(x={1: {a}})",
+        "open({a: 1})",
+        "from pathlib import Path\nPath('/a').write_text({a: 1})",
+    ],
+)
+async def test_what_takes_long_to_be_read_is_not_read_in_this_process(
+    sandbox: MontySandbox, source: str
+) -> None:
+    # Given a tuple of a few bytes that takes minutes to be hashed
+    assert await sandbox.check() is None
+    before = time.process_time()
+    outcome = await run(sandbox, HOSTILE + source, names={"ask": ""}, limits=replace(LIMITS, cpu=1.5))
+    # Then it is refused, or whoever reads it is ended, and this process has done next to nothing
+    assert time.process_time() - before < 0.75
+    if outcome.status != "failed":
+        assert outcome.status == "timeout"
+        assert "(cpu) to read what the code gave" in (outcome.error or "")
+    assert (await run(sandbox, "'next'")).value == "next"
+
+
+async def test_a_client_that_is_killed_takes_its_worker_along(sandbox: MontySandbox) -> None:
+    assert await sandbox.check() is None
+    [client] = sandbox.pids
+    [worker] = [int(name) for name in os.listdir("/proc") if name.isdigit() and parent(int(name)) == client]
+    os.kill(client, signal.SIGKILL)
+    await until(lambda: is_gone(worker))
+    assert (await run(sandbox, "'next'")).value == "next"
+
+
+async def test_code_that_waits_for_a_person_leaves_its_client_warm(sandbox: MontySandbox) -> None:
+    async def paused(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        raise Pause
+
+    assert await sandbox.check() is None
+    [pid] = sandbox.pids
+    waiting = await run(sandbox, "open('/a')", Asked(paused), names={"files.stat": ""})
+    assert (waiting.status, sandbox.pids) == ("paused", [pid])
+    assert (await run(sandbox, "1 / 0")).status == "failed"
+    assert (await run(sandbox, "'next'")).value == "next"
+    assert sandbox.pids == [pid]
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("{'__bytes__': 'x', '__bytes__y': b'z'}", {"__bytes__": "x", "__bytes__y": b"z"}),
+        ("[2 ** 70, -0.5, float('nan'), None, True]", [2**70, -0.5, "nan", None, True]),
+        ("import datetime\n[datetime.date(2026, 1, 2), (1, {2})]", ["2026-01-02", [1, [2]]]),
+        ("from pathlib import Path\n{Path('/a'): Path('/b')}", {"/a": "/b"}),
+        ("'\\x00\\u2028é😀'", "\x00\u2028é😀"),
+    ],
+)
+async def test_values_come_as_they_are(sandbox: MontySandbox, source: str, value: Any) -> None:
+    outcome = await run(sandbox, source)
+    assert outcome.value == value, outcome.error
+
+
+async def test_what_is_long_only_on_its_way_is_refused(sandbox: MontySandbox) -> None:
+    outcome = await run(sandbox, "'\\x00' * 8_000_000")
+    assert (outcome.status, outcome.value) == ("failed", None)
+    assert "The result has more than 35,651,584 bytes as JSON" in (outcome.error or "")
+    assert (await run(sandbox, "'😀' * 8_000_000")).value == "😀" * 8_000_000
+
+
+async def test_a_number_that_the_host_cannot_write_is_an_error_of_the_call(sandbox: MontySandbox) -> None:
+    async def answer(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return 10**6_000
+
+    told = await run(sandbox, "await ask()", Asked(answer), names={"ask": ""})
+    assert told.status == "failed"
+    assert "cannot be given to code" in (told.error or "")
+
+
+async def test_an_error_with_a_long_message_is_cut(sandbox: MontySandbox) -> None:
+    outcome = await run(sandbox, "raise ValueError('x' * 20_000_000 + 'end')")
+    assert outcome.status == "failed"
+    assert len(outcome.error or "") < 30_000
+    assert (outcome.error or "").endswith("end")

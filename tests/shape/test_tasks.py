@@ -59,7 +59,6 @@ AWAITED = {
     "messengers.connections": "awaited, or cancelled, in the same function; what is left behind is closed",
     "deliveries.sending": "the caller awaits; one that is cancelled waits a moment for what is on its way",
     "monty.sandbox": "the guest waits for it; what a host raises is raised by the run",
-    "monty.workers": "closing awaits",
     "sandbox.pool": "whoever gives a child back, or closes the pool, awaits",
     "sandbox.running": "awaited in the same run; what a host raises is raised by it",
     "schedules.alarms": "`run_due` awaits, for the waker, which tries again",

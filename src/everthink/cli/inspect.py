@@ -13,9 +13,12 @@ from .env_file import database_option
 
 if TYPE_CHECKING:
     from ..address import Address
+    from .journal import Journal, Row
 
 __all__ = ["command"]
 
+NARROW = 8
+"""Characters that a column of long texts has, at least."""
 STATUS_STYLES = {
     "completed": "green",
     "done": "green",
@@ -25,6 +28,10 @@ STATUS_STYLES = {
     "aborted": "yellow",
     "interrupted": "yellow",
     "failing": "yellow",
+    "rejected": "yellow",
+    "paused": "yellow",
+    "pending": "yellow",
+    "unknown": "yellow",
     "running": "cyan",
     "sending": "yellow",
     "sent": "cyan",
@@ -35,8 +42,8 @@ STATUS_STYLES = {
 @click.command(
     "inspect",
     short_help="Look into a database: agents, turns, calls.",
-    help="""Look into a database: its agents, their latest turns, tool calls, runs of children and messages
-    to platforms.
+    help="""Look into a database: its agents, their latest turns, tool calls, code with the calls that it
+    made, runs of children and messages to platforms.
 
     Children stand below their parent, the latest first. Reads only, and works while a server runs on the
     same database.
@@ -55,7 +62,7 @@ STATUS_STYLES = {
     default=20,
     show_default=True,
     type=click.IntRange(1),
-    help="How many turns, calls, runs and messages, and children of one parent.",
+    help="How many turns, calls, codes, runs and messages; calls of one code, and children of one parent.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For scripts; times are milliseconds since 1970.")
 def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
@@ -66,105 +73,116 @@ def command(store: str, agent: str | None, limit: int, as_json: bool) -> None:
 
     journal = read.open_journal(store)
     try:
-        found = {
-            "agents": read.agents(journal, agent),
-            "turns": read.turns(journal, agent, limit=limit),
-            "calls": read.calls(journal, agent, limit=limit),
-            "runs": read.runs(journal, agent, limit=limit),
-            "deliveries": read.deliveries(journal, agent, limit=limit),
-            "set_aside": read.set_aside(journal, agent),
-        }
-        if agent and not found["agents"]:
-            raise read.unknown(journal, agent)
+        found = _read(journal, agent, limit)
     finally:
         journal.close()
     if as_json:
         print_json(masked(found))
-        return
-    if not found["agents"]:
+    elif not found["agents"]:
         say("No agent has been reached yet: the database is empty.")
-        return
-    _table(
-        "Agents",
-        ["agent", "messages", "turns", "open", "last turn"],
-        [
-            [who, *_conversation(r)] if r is not None else [who, "", "", "", ""]
-            for who, r in _families(found["agents"], limit)
-        ],
-    )
-    _table(
-        "Set aside (everthink release tries again)",
-        ["agent", "turn", "strikes", "since", "why"],
-        [
-            [read.who(r), r["turn"] or "(its start)", r["strikes"], _when(r["last_at"]), r["what"]]
-            for r in found["set_aside"]
-        ],
-    )
-    _table(
-        "Latest turns",
-        ["agent", "turn", "trigger", "status", "began", "took", "error"],
-        [
-            [
-                read.who(r),
-                r["id"][:8] if len(r["id"]) < 9 else r["id"][-8:],
-                r["trigger"],
-                r["status"],
-                _when(r["created_at"]),
-                _took(r["started_at"], r["ended_at"]),
-                r["error"] or "",
-            ]
-            for r in found["turns"]
-        ],
-    )
-    _table(
-        "Latest tool calls",
-        ["agent", "tool", "state", "asked at", "took", "input"],
-        [
-            [
-                read.who(r),
-                r["tool"],
-                r["state"],
-                _when(r["asked_at"]),
-                _took(r["started_at"], r["settled_at"]),
-                r["input"] or "",
-            ]
-            for r in found["calls"]
-        ],
-    )
-    _table(
-        "Latest runs of children",
-        ["parent", "child", "status", "began", "took", "asked", "error"],
-        [
-            [
-                read.who(r),
-                f"{r['child_class']}/{r['run_id']}",
-                r["status"],
-                _when(r["started_at"]),
-                _took(r["started_at"], r["ended_at"]),
-                r["preview"] or "",
-                r["error"] or "",
-            ]
-            for r in found["runs"]
-        ],
-    )
-    _table(
-        "Latest messages to platforms",
-        ["agent", "to", "what", "state", "planned", "tried", "next", "id there", "error"],
-        [
-            [
-                read.who(r),
-                f"{r['messenger']} {r['chat']}",
-                f"{r['kind']} {r['part']}" if r["kind"] == "more" else r["kind"],
-                r["state"],
-                _when(r["created_at"]),
-                r["attempts"] or "",
-                _when(r["next_at"]),
-                r["ref"] or "",
-                r["error"] or "",
-            ]
-            for r in found["deliveries"]
-        ],
-    )
+    else:
+        for title, columns, rows in _tables(found, limit):
+            _table(title, columns, rows)
+
+
+def _read(journal: Journal, agent: str | None, limit: int) -> dict[str, list[Row]]:
+    """All that is shown."""
+    from . import journal as read
+
+    found = {
+        "agents": read.agents(journal, agent),
+        "turns": read.turns(journal, agent, limit=limit),
+        "calls": read.calls(journal, agent, limit=limit),
+        "executions": read.executions(journal, agent, limit=limit),
+        "runs": read.runs(journal, agent, limit=limit),
+        "deliveries": read.deliveries(journal, agent, limit=limit),
+        "set_aside": read.set_aside(journal, agent),
+    }
+    if agent and not found["agents"]:
+        raise read.unknown(journal, agent)
+    return found
+
+
+def _tables(found: dict[str, list[Row]], limit: int) -> Iterator[tuple[str, list[str], list[list[Any]]]]:
+    """What the terminal shows: titles, columns and cells."""
+    agents = [
+        [who, *_conversation(row)] if row is not None else [who, "", "", "", ""]
+        for who, row in _families(found["agents"], limit)
+    ]
+    yield "Agents", ["agent", "messages", "turns", "open", "last turn"], agents
+    columns = ["agent", "turn", "strikes", "since", "why"]
+    yield "Set aside (everthink release tries again)", columns, [_aside(row) for row in found["set_aside"]]
+    columns = ["agent", "turn", "trigger", "status", "began", "took", "error"]
+    yield "Latest turns", columns, [_turn(row) for row in found["turns"]]
+    columns = ["agent", "tool", "state", "asked at", "took", "input"]
+    yield "Latest tool calls", columns, [_call(row) for row in found["calls"]]
+    columns = ["agent", "code", "state", "began", "took", "input", "error"]
+    code = [cells for row in found["executions"] for cells in _execution(row, limit)]
+    yield "Latest code and its calls", columns, code
+    columns = ["parent", "child", "status", "began", "took", "asked", "error"]
+    yield "Latest runs of children", columns, [_run(row) for row in found["runs"]]
+    columns = ["agent", "to", "what", "state", "planned", "tried", "next", "id there", "error"]
+    yield "Latest messages to platforms", columns, [_delivery(row) for row in found["deliveries"]]
+
+
+def _aside(row: Row) -> list[Any]:
+    return [_who(row), row["turn"] or "(its start)", row["strikes"], _when(row["last_at"]), row["what"]]
+
+
+def _turn(row: Row) -> list[Any]:
+    took = _took(row["started_at"], row["ended_at"])
+    begun = _when(row["created_at"])
+    return [_who(row), _short(row["id"]), row["trigger"], row["status"], begun, took, row["error"] or ""]
+
+
+def _call(row: Row) -> list[Any]:
+    took = _took(row["started_at"], row["settled_at"])
+    return [_who(row), row["tool"], row["state"], _when(row["asked_at"]), took, row["input"] or ""]
+
+
+def _execution(row: Row, limit: int) -> Iterator[list[Any]]:
+    """A piece of code, and a line for each of its first calls."""
+    took = "" if row["state"] in ("running", "paused") else _took(row["began_at"], row["changed_at"])
+    begun, told = _when(row["began_at"]), row["error"] or ""
+    name = f"{row['tool']} {_short(row['id'])}"
+    yield [_who(row), name, row["state"], begun, took, row["code"], told]
+    calls = row["calls"]
+    for call in calls[:limit]:
+        took, begun = _took(call["began_at"], call["settled_at"]), _when(call["began_at"])
+        told = call["error"] or ""
+        yield ["", f"  {call['seq']} {call['tool']}", call["state"], begun, took, call["input"], told]
+    if len(calls) > limit:
+        yield ["", f"  … and {len(calls) - limit} more", "", "", "", "", ""]
+
+
+def _run(row: Row) -> list[Any]:
+    child, took = f"{row['child_class']}/{row['run_id']}", _took(row["started_at"], row["ended_at"])
+    asked, error = row["preview"] or "", row["error"] or ""
+    return [_who(row), child, row["status"], _when(row["started_at"]), took, asked, error]
+
+
+def _delivery(row: Row) -> list[Any]:
+    return [
+        _who(row),
+        f"{row['messenger']} {row['chat']}",
+        f"{row['kind']} {row['part']}" if row["kind"] == "more" else row["kind"],
+        row["state"],
+        _when(row["created_at"]),
+        row["attempts"] or "",
+        _when(row["next_at"]),
+        row["ref"] or "",
+        row["error"] or "",
+    ]
+
+
+def _who(row: Row) -> str:
+    from .journal import who
+
+    return who(row)
+
+
+def _short(id: str) -> str:
+    return id[-8:]
 
 
 def _conversation(row: dict[str, Any]) -> list[Any]:
@@ -215,14 +233,17 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
     table = Table(
         title=f"\n{title}", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
     )
-    for column in columns:
-        # The long ones give way, the others are read at a glance.
-        long = column in ("input", "asked", "error", "why")
-        table.add_column(
-            column, no_wrap=True, overflow="ellipsis" if long else "fold", ratio=1 if long else None
-        )
-    for row in rows:
-        table.add_row(*[Text(_cell(str(cell)), STATUS_STYLES.get(str(cell), "")) for cell in row])
+    cells = [[Text(_cell(str(cell)), STATUS_STYLES.get(str(cell), "")) for cell in row] for row in rows]
+    # The long ones share what the others leave, which are read at a glance.
+    long = [column in ("input", "asked", "error", "why") for column in columns]
+    widths = [max(Text(name).cell_len, *(row[n].cell_len for row in cells)) for n, name in enumerate(columns)]
+    taken = 2 + sum(width + 3 for width, gives_way in zip(widths, long, strict=True) if not gives_way)
+    left = max(NARROW, (console.width - taken) // max(1, sum(long)) - 3)
+    for column, gives_way in zip(columns, long, strict=True):
+        overflow = "ellipsis" if gives_way else "fold"
+        table.add_column(column, no_wrap=True, overflow=overflow, max_width=left if gives_way else None)
+    for row in cells:
+        table.add_row(*row)
     console.print(table)
 
 

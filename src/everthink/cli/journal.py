@@ -8,19 +8,21 @@ The server itself shows the same rows to its page: devtools/inspector.py.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import quote, unquote
 
 from ..address import Address, canonical, from_address
 from ..children import queries as children
 from ..children.paths import SUB
 from ..cluster import queries as cluster
+from ..codemode import queries as code
 from ..deliveries import queries as messages
 from ..deliveries.queries import DeliveryRow
 from ..deliveries.showing import view
@@ -46,6 +48,7 @@ __all__ = [
     "agents",
     "calls",
     "deliveries",
+    "executions",
     "lines",
     "named",
     "open_journal",
@@ -170,6 +173,31 @@ def deliveries(journal: Journal, only: str | None = None, *, limit: int = 20) ->
         if (shown := view(DeliveryRow(**row))) is not None:
             told.append({**names, **shown})
     return told
+
+
+def executions(journal: Journal, only: str | None = None, *, limit: int = 20) -> list[Row]:
+    """The latest runs of code, each with its calls, in their order."""
+    try:
+        found = _latest(journal, only, code.among, "began_at", limit)
+    except StoreUnreadable:
+        return []  # written by a release whose models wrote no code
+    for row in found:
+        calls = journal.rows(code.MADE, row.pop("whose"), row["id"])
+        row["error"] = _words(row.pop("outcome"))
+        row["calls"] = [{**call, "error": _words(call.pop("outcome"))} for call in calls]
+    return found
+
+
+def _words(outcome: str | None) -> str | None:
+    """What is said of something that did not go well. One that was cut to be read is told as it is."""
+    try:
+        told: Any = json.loads(outcome or "null")
+    except ValueError:
+        return outcome
+    if isinstance(told, dict):
+        told = cast("dict[str, Any]", told)
+        told = told.get("error", told.get("untold"))
+    return None if told is None else str(told)
 
 
 def set_aside(journal: Journal, only: str | None = None) -> list[Row]:

@@ -15,12 +15,14 @@ from typing import Any, Literal, NamedTuple, cast
 from ..store.port import AgentStore, Row, Statement
 
 __all__ = [
+    "MADE",
     "OPEN",
     "TABLES",
     "CallRow",
     "CallState",
     "ExecutionRow",
     "ExecutionState",
+    "among",
     "began",
     "begun",
     "calls_of",
@@ -156,6 +158,26 @@ async def executions(
         limit,
     )
     return [ExecutionRow(*row) for row in rows]
+
+
+def among(agents: int) -> str:
+    """The latest executions of so many agents, for people who look; with 0 of all there are."""
+    which = f" WHERE agent IN ({', '.join('?' * agents)})" if agents else ""
+    # Of one that went well the outcome may be long, and is in the conversation.
+    ended = "CASE WHEN state IN ('error', 'rejected') THEN outcome END AS outcome"
+    return (
+        "SELECT agent, agent AS whose, id, runtime AS tool, language, turn, state, began_at, changed_at,"
+        f" substr(code, 1, 2000) AS code, {ended} FROM executions{which}"
+        " ORDER BY began_at DESC, id DESC LIMIT ?"
+    )
+
+
+MADE = (
+    "SELECT seq + 1 AS seq, tool, state, began_at, settled_at, substr(input, 1, 2000) AS input,"
+    " CASE WHEN state <> 'done' THEN substr(outcome, 1, 20000) END AS outcome FROM execution_calls"
+    " WHERE agent = ? AND execution = ? ORDER BY execution_calls.seq LIMIT 1000"
+)
+"""The first thousand calls of an execution, for people who look."""
 
 
 def began(id: str, *, runtime: str, language: str, turn: str, code: str, now: int) -> Statement:

@@ -9,7 +9,7 @@ long is closed by `expire`; an answer that comes later is told so.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast, get_args
@@ -113,10 +113,14 @@ class Executions:
         clock: Clock,
         sandboxes: Any,
         *,
-        part_of: Callable[[str], Awaitable[Part | None]],
+        answers: Any,
     ) -> None:
+        """`answers` are the door's; `None` of an agent that does not chat."""
         self.store, self.clock, self._sandboxes = store, clock, sandboxes
-        self._part_of = part_of
+        self._answers = answers
+
+    async def _part_of(self, id: str) -> Part | None:
+        return None if self._answers is None else await self._answers.part_of(id)
 
     @classmethod
     def of(cls, agent: Any) -> Executions:
@@ -167,14 +171,18 @@ class Executions:
         return _past(row, calls)
 
     async def pending(self, id: str | None = None) -> list[Pending]:
-        """What people are asked, the newest execution first."""
+        """What people are asked in this conversation, the newest execution first.
+
+        Not what another answer to the same message has asked, or another session: there it waits until
+        somebody comes back to it, or `expire` closes it.
+        """
         await self._close_left()
         found: list[Pending] = []
         for row in await queries.executions(self.store, states=("paused",), limit=1_000):
             if id is None or row.id == id:
                 part = await self._part_of(row.id) or {}
-                if part.get("state") == "approval-responded":
-                    continue  # somebody has said yes, and it goes on with the next turn
+                if part.get("state") != "approval-requested":
+                    continue  # on another branch; or somebody has said yes, and it goes on with the next turn
                 approval = cast("dict[str, Any]", part.get("approval") or {})
                 found += [
                     Pending(row.id, call.seq + 1, call.tool, value_of(call.input), approval.get("id"))
@@ -230,11 +238,17 @@ class Executions:
         return [cut_off, *queries.closed(id, state, outcome=outcome, now=now)]
 
     async def delete(self, id: str) -> bool:
-        """Forget an execution, with its log. One that waits is closed by it."""
-        is_there = await queries.found(self.store, id) is not None
-        if is_there:
-            await self.store.apply(queries.forgotten(id))
-        return is_there
+        """Forget an execution, with its log. One that waits is closed by it, and so is what it asks."""
+        if await queries.found(self.store, id) is None:
+            return False
+        asks = (await self._part_of(id) or {}).get("state") == "approval-requested"
+        forgotten = queries.forgotten(id)
+        is_closed = asks and await self._answers.apply_result(
+            id, None, is_error=True, error_text=FORGOTTEN, more=forgotten
+        )
+        if not is_closed:  # nobody is asked: or it is answered at this very moment
+            await self.store.apply(forgotten)
+        return True
 
     async def prune(self, keep: int = KEPT) -> int:
         """Forget all that are over but the newest. It happens by itself whenever one begins."""

@@ -446,8 +446,10 @@ class Door:
         turn = admitted.turn
         if turn.trigger in SUBMITTED and turn.signal.aborted and not turn.is_started:
             return await end_unstarted(self._host, turn, "aborted")  # cancelled while it waited
-        if turn.gate is not None and not await turn.gate():
-            return await end_unstarted(self._host, turn, "skipped", error="A newer message took its place.")
+        may = True if turn.gate is None else await turn.gate()
+        if may is not True:
+            why = may or "A newer message took its place."
+            return await end_unstarted(self._host, turn, "skipped", error=why)
         return await perform(self._host, turn, admitted.abort)
 
     async def _respond(self, outcome: Outcome) -> None:

@@ -22,7 +22,8 @@ from ..journal import queries
 from ..journal.feed import MessageUpdated
 from ..journal.interactions import holder_of, is_pending, with_approval, with_result
 from ..journal.ledger import Asking, asks_again, is_open, question_of
-from ..journal.read import read_journal
+from ..journal.read import Journal, read_journal
+from ..journal.turn import Turn
 from ..messages import Message, Part, copy_json, encode_json
 from ..observe.events import ToolApproval, ToolResult
 from ..settings import check_call
@@ -92,6 +93,21 @@ class Answers:
     def is_live(self, call_id: str) -> bool:
         """True when a call that runs waits for this answer: then no other turn has to go on with it."""
         return call_id in (self._host.questions or {})
+
+    async def part_of(self, call_id: str) -> Part | None:
+        """A call as the conversation shows it, the answer that streams, or one that was cut off."""
+        host = self._host
+        if (answer := host.turns.answer) is not None and (part := answer.call(call_id)) is not None:
+            return part
+        await host.session.refresh()
+        if (holder := await host.session.find_call(call_id)) is not None:
+            return next(part for part in holder.parts if part.get("toolCallId") == call_id)
+        for turn in host.turns:
+            if turn.is_interrupted:
+                journal = await self._journal_of(turn)
+                if (part := journal.fold.call(call_id)) is not None:
+                    return part
+        return None
 
     async def is_question(self, call_id: str) -> bool:
         """True when a tool itself asks this, and nobody has answered yet."""
@@ -342,12 +358,7 @@ class Answers:
         for turn in host.turns:
             if not turn.is_interrupted:
                 continue
-            journal = await read_journal(
-                host.store,
-                turn.id,
-                message_id=turn.message_id,
-                continuation=turn.continuation,
-            )
+            journal = await self._journal_of(turn)
             part = journal.fold.call(call_id)
             parts = None if part is None else change([part])
             if part is None or parts is None:
@@ -361,6 +372,11 @@ class Answers:
             host.feed.publish(MessageUpdated(journal.fold.message()))
             return str(part.get("toolName", ""))
         return None
+
+    async def _journal_of(self, turn: Turn) -> Journal:
+        return await read_journal(
+            self._host.store, turn.id, message_id=turn.message_id, continuation=turn.continuation
+        )
 
     def _answered(self, call_id: str, part: Part, state: queries.CallState) -> Statement:
         host, answer = self._host, encode_json(part).decode()

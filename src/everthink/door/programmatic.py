@@ -15,7 +15,7 @@ from ..errors import InvalidTurn, UnknownMessage
 from ..hooks.values import TurnResult
 from ..journal.interactions import is_pending
 from ..journal.turn import Turn
-from ..messages import Message, as_messages, json_object, tool_name
+from ..messages import Message, Part, as_messages, json_object, tool_name
 from ..settings import check_call
 from ..surface import check_function
 from ..tools.collect import check_client_tools, client_tools_from
@@ -112,9 +112,18 @@ class Programmatic:
                 client_tools=self._browser.client_tools(),
             )
             turn.tools_by = self._browser.tools_by
+            turn.gate = self._still_goes_on
             return self._prepared(turn, signal)
 
         return ChatStream(prepare, raises=True)
+
+    async def _still_goes_on(self) -> bool | str:
+        """Another may have gone on first, and asked the next question: the answer was to the one before."""
+        await self._host.session.refresh()
+        leaf = self._host.session.leaf
+        if leaf is None or self._unanswered(leaf) is None:
+            return True
+        return "The last answer waits for a person by now; the question stays open."
 
     def regenerate(self, message_id: str | None = None, *, signal: AbortSignal | None = None) -> ChatStream:
         """Answer again."""
@@ -174,9 +183,7 @@ class Programmatic:
 
     def _refuse_unanswered(self, leaf: Message) -> None:
         """Going on would answer for the person: the call is taken as one that was interrupted."""
-        names = self._answers.browser_tools()
-        asked = next((part for part in leaf.parts if is_pending(part, names)), None)
-        if asked is not None:
+        if (asked := self._unanswered(leaf)) is not None:
             call = asked.get("toolCallId")
             is_approval = asked.get("state") == "approval-requested"
             waits = "an approval" if is_approval else "the result of a client tool"
@@ -186,6 +193,10 @@ class Programmatic:
                 next_step=f"Answer it: apply_tool_approval({call!r}, True)"
                 f" or apply_tool_result({call!r}, …).",
             )
+
+    def _unanswered(self, leaf: Message) -> Part | None:
+        names = self._answers.browser_tools()
+        return next((part for part in leaf.parts if is_pending(part, names)), None)
 
     def _question_before(self, message_id: str | None) -> str:
         """The id of the message that the answer `message_id` (or the last one) follows."""

@@ -44,7 +44,7 @@ async def looked() -> list[Found]:
     ]
 
 
-async def _locked(name: str, sandbox: ChildSandbox | MontySandbox, without: str) -> Found:
+async def _locked(name: str, sandbox: ChildSandbox, without: str) -> Found:
     try:
         if (problem := await sandbox.check()) is not None:
             return Found(name, problem, without)

@@ -38,6 +38,11 @@ def _replace_first(
     return None
 
 
+def _unshown(part: Part) -> Part:
+    """A call without what was shown of it while it ran."""
+    return {key: value for key, value in part.items() if key not in ("output", "preliminary")}
+
+
 def with_result(
     parts: Sequence[Part],
     call_id: str,
@@ -55,7 +60,7 @@ def with_result(
     def change(part: Part) -> Part:
         if is_error:
             return {
-                **part,
+                **_unshown(part),
                 "state": "output-error",
                 "errorText": error_text or "Tool execution denied by user",
             }
@@ -90,8 +95,7 @@ def with_approval(
             approval["descriptor"] = {**(before.get("descriptor") or {}), "answers": answers}
         if approved:
             return {**part, "state": "approval-responded", "approval": approval}
-        shown = {key: value for key, value in part.items() if key not in ("output", "preliminary")}
-        return {**shown, "state": "output-denied", "approval": approval}
+        return {**_unshown(part), "state": "output-denied", "approval": approval}
 
     changed = _replace_first(parts, call_id, _ASKS if is_strangers else _TAKES_APPROVAL, change)
     if changed is not None and to is not None:
@@ -108,7 +112,7 @@ def settled_across(parts: Sequence[Part], outcome: CrossMessage) -> list[Part] |
             continue
         if is_settled(part):
             return None
-        changed = {key: value for key, value in part.items() if key not in ("output", "preliminary")}
+        changed = _unshown(part)
         if outcome.approval is not None:  # what was shown of it so far stays to be seen
             changed = {**part, "state": "approval-requested", "approval": outcome.approval}
         elif outcome.is_denied:

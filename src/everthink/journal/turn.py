@@ -93,8 +93,9 @@ class Turn:
     """The mark of the person whose window declared its `client_tools`."""
     brings: Brings | None = None
     """What its window brings when it starts: its tools and fields count from then on."""
-    gate: Callable[[], Awaitable[bool]] | None = None
-    """Asked when the turn's time has come; False skips it (a newer message took its place)."""
+    gate: Callable[[], Awaitable[bool | str]] | None = None
+    """Asked when the turn's time has come; False skips it (a newer message took its place), and so do words
+    that say why."""
     watch: Callable[[str, str | None], Awaitable[None]] | None = None
     """Told `running` and the final status with its error (submissions)."""
     rewound: int = 0

@@ -11,13 +11,12 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from ..sandbox.checks import parents_of
 from ..sandbox.port import HostRefused, Job
 
-__all__ = ["FILES", "Found", "HostFiles", "Tree", "answered"]
+__all__ = ["FILES", "Answer", "Found", "HostFiles", "Tree", "answered"]
 
 FILES = "files"
 """A job that names functions of this module keeps no files of its own: the host has them. They are
@@ -32,6 +31,14 @@ class Found:
     is_folder: bool
     size: int = 0
     modified: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is an object of the interpreter's: the client makes it of this."""
+
+    kind: Literal["file", "folder", "stat"]
+    value: list[Any]
 
 
 class Tree:
@@ -224,7 +231,8 @@ async def answered(files: Tree | HostFiles, name: str, args: Sequence[Any], kwar
         case "is_symlink":
             return False
         case "stat":
-            return _as_stat(await _needed(files, path))
+            found = await _needed(files, path)
+            return Answer("stat", [found.is_folder, found.size, found.modified])
         case "mkdir":
             return await _mkdir(files, path, *_flags(args[1:], kwargs, "parents", "exist_ok"))
         case "unlink":
@@ -238,7 +246,7 @@ async def answered(files: Tree | HostFiles, name: str, args: Sequence[Any], kwar
         case "iterdir":
             if not (await _needed(files, path)).is_folder:
                 raise NotADirectoryError(f"Not a directory: {path!r}")
-            return [PurePosixPath(path) / name for name in await files.names(path)]
+            return Answer("folder", [posixpath.join(path, name) for name in await files.names(path)])
         case "rename":
             await _needed(files, path)
             return await files.rename(path, _path(args[1]))
@@ -249,8 +257,7 @@ async def answered(files: Tree | HostFiles, name: str, args: Sequence[Any], kwar
 
 
 def _path(given: Any) -> str:
-    text = str(given.path if hasattr(given, "path") else given)
-    return posixpath.normpath(f"/{text.lstrip('/')}")
+    return posixpath.normpath(f"/{str(given).lstrip('/')}")
 
 
 async def _needed(files: Tree | HostFiles, path: str) -> Found:
@@ -261,8 +268,6 @@ async def _needed(files: Tree | HostFiles, path: str) -> Found:
 
 
 async def _opened(files: Tree | HostFiles, path: str, mode: str) -> Any:
-    from pydantic_monty import MontyFileHandle
-
     found = await files.stat(path)
     if found is not None and found.is_folder:
         raise IsADirectoryError(f"Is a directory: {path!r}")
@@ -272,7 +277,7 @@ async def _opened(files: Tree | HostFiles, path: str, mode: str) -> Any:
         raise FileExistsError(f"File exists: {path!r}")
     if mode[0] in "wx" or (found is None and mode.startswith("a")):
         await files.write(path, b"")
-    return MontyFileHandle(path, mode)
+    return Answer("file", [path, mode])
 
 
 async def _mkdir(files: Tree | HostFiles, path: str, parents: bool, exist_ok: bool) -> None:
@@ -292,11 +297,3 @@ async def _mkdir(files: Tree | HostFiles, path: str, parents: bool, exist_ok: bo
 def _flags(args: Sequence[Any], kwargs: Mapping[str, Any], *names: str) -> list[bool]:
     given = dict(zip(names, args, strict=False)) | dict(kwargs)
     return [bool(given.get(name, False)) for name in names]
-
-
-def _as_stat(found: Found) -> Any:
-    from pydantic_monty import StatResult
-
-    if found.is_folder:
-        return StatResult.dir_stat(mtime=found.modified)
-    return StatResult.file_stat(found.size, mtime=found.modified)

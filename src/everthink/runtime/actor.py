@@ -46,7 +46,7 @@ from ..mcp.own_server import Parts as McpParts
 from ..mcp.places import Network
 from ..mcp.servers import McpServers
 from ..mcp.shared import SharedServers
-from ..messages import Part, bounded_json
+from ..messages import bounded_json
 from ..models.port import Model
 from ..observe.bus import EventBus
 from ..observe.events import EventBody
@@ -337,19 +337,8 @@ class Actor:
     @property
     def executions(self) -> Executions:
         """What code of its model has done."""
-        return Executions(self.store, self.clock, self.sandboxes, part_of=self._part_of)
-
-    async def _part_of(self, call_id: str) -> Part | None:
-        """A call as the conversation shows it, or the answer that streams."""
-        if self.chat is None:
-            return None
-        answer = self.chat.host.turns.answer
-        if answer is not None and (part := answer.call(call_id)) is not None:
-            return part
-        await self.chat.session.refresh()
-        holder = await self.chat.session.find_call(call_id)
-        parts = [] if holder is None else holder.parts
-        return next((part for part in parts if part.get("toolCallId") == call_id), None)
+        answers = None if self.chat is None else self.chat.answers
+        return Executions(self.store, self.clock, self.sandboxes, answers=answers)
 
     # --- children
 

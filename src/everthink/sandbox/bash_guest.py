@@ -69,8 +69,8 @@ class Run(Running):
             bash.add_command(name, self._command(name))
         if job["args"]:
             await bash.execute(f"set -- {shlex.join(job['args'])}")
-        stdout = Output(self._wire, "stdout", limits["output"])
-        stderr = Output(self._wire, "stderr", limits["output"])
+        stdout = Output(self._wire.send, "stdout", limits["output"])
+        stderr = Output(self._wire.send, "stderr", limits["output"])
         source = f"exec <{_INPUT}; {job['source']}" if self._input else job["source"]
         self._stop = bash.cancel
         self._watch.begin(limits["cpu"], self.stop)

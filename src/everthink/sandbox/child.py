@@ -26,7 +26,23 @@ from ..programs import logged
 from .frames import PREFIX, lengths, packed
 from .lock import NEEDED, unsupported
 
-__all__ = ["BOOT", "Begun", "Call", "CannotStart", "Child", "Done", "Gone", "Out", "Over", "Ready", "Said"]
+__all__ = [
+    "BOOT",
+    "Begun",
+    "Call",
+    "CannotStart",
+    "Child",
+    "Done",
+    "Failed",
+    "Gone",
+    "Out",
+    "Over",
+    "Ready",
+    "Said",
+    "Sleep",
+    "System",
+    "Waits",
+]
 
 log = logging.getLogger("everthink.sandbox")
 
@@ -81,6 +97,36 @@ class Call(msgspec.Struct, tag_field="t", tag="call"):
     args: list[Any] = []
     stdin: str = ""
     cwd: str = "/"
+    refused: str | None = None
+    """Why nothing is behind it: Monty's client has found it to be too much."""
+
+
+class System(msgspec.Struct, tag_field="t", tag="system"):
+    """Monty: code asks for a file, with what is behind it, and waits."""
+
+    name: str
+
+
+class Sleep(msgspec.Struct, tag_field="t", tag="sleep"):
+    """Monty: code lets time pass, as a call of this number; with none it waits."""
+
+    id: int | None
+    seconds: float
+
+
+class Waits(msgspec.Struct, tag_field="t", tag="waits"):
+    """Monty: code waits for the answer to one of these calls."""
+
+    ids: list[int]
+
+
+class Failed(msgspec.Struct, tag_field="t", tag="failed"):
+    """Monty: code cannot go on. After `types` it can, when its host has only doubts."""
+
+    kind: Literal["types", "raised", "crashed"]
+    words: str
+    shown: str
+    dropped: int = 0
 
 
 class Over(msgspec.Struct, tag_field="t", tag="over"):
@@ -109,7 +155,7 @@ class Done(msgspec.Struct, tag_field="t", tag="done"):
     folders: list[str] = []
 
 
-Said = Ready | Begun | Out | Call | Over | Done
+Said = Ready | Begun | Out | Call | System | Sleep | Waits | Failed | Over | Done
 _decode = msgspec.json.Decoder(Said).decode
 _encode = msgspec.json.encode
 
@@ -141,17 +187,34 @@ class Child:
         """False when it is known to be dead."""
         return self._process.returncode is None
 
+    @property
+    def died_of(self) -> int | None:
+        """The signal that has ended it, when it is known to be dead by one."""
+        code = self._process.returncode
+        return -code if code is not None and code < 0 else None
+
     @classmethod
-    async def start(cls, guest: str, libraries: Sequence[str], *options: str, memory: int) -> Child:
-        """Start a guest that needs libraries, and wait until it has given up its rights."""
-        if (problem := unsupported()) is not None:
+    async def start(
+        cls,
+        guest: str,
+        libraries: Sequence[str],
+        *options: str,
+        memory: int,
+        beside: str | None = None,
+        is_safe: bool = False,
+    ) -> Child:
+        """Start a guest that needs libraries, and wait until it has given up its rights.
+
+        It is a module of our folder, or of `beside`. One that `is_safe` may run where nothing can be locked.
+        """
+        if not is_safe and (problem := unsupported()) is not None:
             raise CannotStart(problem)
         folders = "\n".join(dict.fromkeys(_folder(library) for library in libraries))
         said: deque[str] = deque(maxlen=5)
         with ExitStack() as stack:
             errors = stack.enter_context(logged(log, f"sandbox {guest}", said.append))
             process = await _started(
-                *("-I", "-S", "-c", BOOT, os.path.dirname(__file__), folders, guest),
+                *("-I", "-S", "-c", BOOT, beside or os.path.dirname(__file__), folders, guest),
                 *(str(memory), str(os.getpid()), *options),
                 errors=errors,
             )
@@ -174,6 +237,8 @@ class Child:
         if not isinstance(said, Ready):
             raise CannotStart("The child process says something else than that it is ready.")
         self.held = said.held
+        if unsupported() is not None:
+            return
         for step in NEEDED:
             if problem := said.held.get(step, "it was not tried"):
                 raise CannotStart(f"The child process could not be locked in ({step}: {problem}).")

@@ -2,7 +2,7 @@
 
     Job --refusal--> a child of the pool --Run--> Outcome
 
-What `bash.py` and `javascript.py` have in common. A child that died while it rested is no failure of the job.
+What bash, JavaScript and Monty have in common. A child that died while it rested is no failure of the job.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..kinds import check_options
 from .child import CannotStart, Child
 from .pool import OPTIONS, Pool
 from .port import Host, Isolation, Job, Language, NoHost, Outcome
-from .running import NOTHING_WRITTEN, OVER_LIMIT, NotBegun, Run
+from .running import NOTHING_WRITTEN, OVER_LIMIT, NotBegun, Runs
 
 __all__ = ["ChildSandbox"]
 
@@ -84,7 +84,7 @@ class ChildSandbox(ABC):
         """What a child needs to run a job."""
 
     @abstractmethod
-    def _run(self, child: Child, job: Job, host: Host) -> Run:
+    def _run(self, child: Child, job: Job, host: Host) -> Runs:
         """A job in a child."""
 
     @abstractmethod

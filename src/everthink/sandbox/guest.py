@@ -86,8 +86,8 @@ class Wire:
 class Output:
     """One stream of a script: the beginning goes to the host, the rest is counted."""
 
-    def __init__(self, wire: Wire, stream: str, most: int) -> None:
-        self._wire, self._stream, self._room = wire, stream, most
+    def __init__(self, send: Callable[..., None], stream: str, most: int) -> None:
+        self._send, self._stream, self._room = send, stream, most
         self.dropped = 0
 
     def write(self, data: bytes) -> None:
@@ -95,7 +95,7 @@ class Output:
         kept, self._room = data[: self._room], self._room - min(len(data), self._room)
         self.dropped += len(data) - len(kept)
         for start in range(0, len(kept), _PART):
-            self._wire.send({"t": "out", "stream": self._stream}, kept[start : start + _PART])
+            self._send({"t": "out", "stream": self._stream}, kept[start : start + _PART])
 
 
 class Watch:

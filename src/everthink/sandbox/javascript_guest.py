@@ -198,7 +198,7 @@ class Run(Running):
             place += size
         self._tree = Tree(files, job)
         self._streams = {
-            stream: Output(wire, stream, self._limits["output"]) for stream in ("stdout", "stderr")
+            stream: Output(wire.send, stream, self._limits["output"]) for stream in ("stdout", "stderr")
         }
         self._dice = random.Random(job["seed"]) if job["seed"] is not None else random.SystemRandom()
         self._path = posixpath.normpath(job["path"])

@@ -1,6 +1,6 @@
 """The start of a process that locks itself in and then becomes a program of others.
 
-    a shell line of monty/workers.py --> lock_down --> the program, with its own arguments
+    a shell line of monty/guest.py --> lock_down --> the program, with its own arguments
 
 Runs alone in its process; it imports the standard library and `lock.py`. What it says on its standard error
 is lost: nobody reads it.

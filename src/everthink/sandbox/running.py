@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,17 @@ from .child import Begun, Call, Child, Done, Gone, Out, Over
 from .kept import Kept
 from .port import Host, HostRefused, Job, Outcome, Pause, Status, Stream
 
-__all__ = ["GRACE", "NOTHING_WRITTEN", "NO_MEMORY", "OVER_LIMIT", "TIMED_OUT", "NotBegun", "Run", "too_long"]
+__all__ = [
+    "GRACE",
+    "NOTHING_WRITTEN",
+    "NO_MEMORY",
+    "OVER_LIMIT",
+    "TIMED_OUT",
+    "NotBegun",
+    "Run",
+    "out_of_memory",
+    "too_long",
+]
 
 LONGEST_PART = 65_536
 """Bytes of output in one frame, at most."""
@@ -49,7 +59,15 @@ class NotBegun(Exception):
     """The child was dead before it had the job: another one can run it."""
 
 
-class Run(ABC):
+class Runs(ABC):
+    """A job in a child."""
+
+    @abstractmethod
+    async def outcome(self) -> Outcome:
+        """Run it, once. Raises `NotBegun` when the child has died while it rested."""
+
+
+class Run(Runs):
     """One script in a child. `outcome` runs it, once."""
 
     def __init__(self, child: Child, job: Job, host: Host) -> None:
@@ -209,7 +227,7 @@ class Run(ABC):
             return Outcome(status="paused")
         if self._ended is not None:
             raise self._ended
-        if any(sign in line for line in self._child.said for sign in _OUT_OF_MEMORY):
+        if out_of_memory(self._child.said):
             return self._over("memory", self.too_much_memory())
         return Outcome(status="crashed", error=f"The sandbox crashed: {gone}. {NOTHING_WRITTEN}")
 
@@ -272,7 +290,7 @@ class Run(ABC):
         """The value of the script. `HostRefused` when it cannot be taken."""
         raise Gone("a value, and this has none")
 
-    def tell(self, words: str) -> None:  # noqa: B027 - only bash has the custom
+    def tell(self, words: str) -> None:
         """Say among the output of the script why it ended, where that is the custom."""
 
 
@@ -281,3 +299,8 @@ def too_long(seconds: float, limit: str) -> str:
     if limit == "cpu":
         return f"The script has worked for more than {seconds:g} seconds (cpu)."
     return f"The script did not end within {seconds:g} seconds (wall)."
+
+
+def out_of_memory(said: Iterable[str]) -> bool:
+    """Whether that is what a child said last."""
+    return any(sign in line for line in said for sign in _OUT_OF_MEMORY)
