@@ -7,7 +7,7 @@ import functools
 import gc
 import inspect
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from everthink import App, Think
 from tests.support.chromium import remove_shared_chromium
 from tests.support.postgres import remove_shared_cluster
 from tests.support.quick import mark_slow, watched
+from tests.support.template import copied_tables
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,6 +84,13 @@ def pytest_sessionfinish() -> None:
     """What the tests of a process share ends with it."""
     remove_shared_cluster()
     remove_shared_chromium()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables() -> Iterator[None]:
+    """A new database on SQLite has our tables, which are made once."""
+    with copied_tables():
+        yield
 
 
 @pytest.fixture
