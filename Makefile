@@ -12,9 +12,10 @@ LOCK ?= requirements/tested.txt
 SLOW := $(wildcard tests/crash tests/journeys tests/docs tests/test_readme.py)
 QUICK := $(filter-out $(SLOW) %/__pycache__ %/__init__.py %/conftest.py %/recordings,$(wildcard tests/*))
 TESTS ?= $(QUICK) $(SLOW)
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -n $(or $(JOBS),$(WORKERS)) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+TYPES = $(BIN)/pyright --pythonpath $(BIN)/python
 ARGS ?=
-JOBS ?= auto
+JOBS ?=
 POINTS ?= all
 SEED ?= 1
 RACES ?= 1000
@@ -39,9 +40,13 @@ check test: export TMPDIR ?= $(shell df -Pk /dev/shm /tmp 2>/dev/null | awk '$$6
 check test: export PYTHONPYCACHEPREFIX ?= $(abspath $(VENV))/bytecode
 check test: export PYTHONDONTWRITEBYTECODE :=
 
-check: lint types ## Check style, types and all that is quick: no processes, no browsers, no pages
+# Quick tests wait for sockets and threads half of their time: twice as many processes as a small machine has cores.
+check: WORKERS := 4
+check: lint ## Check style, types and all that is quick: no processes, no browsers, no pages
 	@scripts/ensure-postgres
-	@$(call timed,$(PYTEST) -m "not slow" $(QUICK) $(ARGS))
+	@$(call timed,$(call with_types,$(PYTEST) -m "not slow" --hypothesis-profile quick $(QUICK) $(ARGS)))
+
+test: WORKERS := auto
 
 test: lint types ## Check style and types, then run every test (ARGS="-k name", TESTS=tests/turn, JOBS=0)
 	@scripts/ensure-postgres
@@ -106,7 +111,7 @@ lint: $(INSTALLED) ## Check style and formatting
 	@$(BIN)/ruff format --check . scripts/cases scripts/llms scripts/reference scripts/with-postgres
 
 types: $(INSTALLED) ## Check types
-	@$(BIN)/pyright --pythonpath $(BIN)/python
+	@$(TYPES)
 
 format: $(INSTALLED) ## Rewrite the code in our format
 	@$(BIN)/ruff check --fix . scripts/cases scripts/llms scripts/reference scripts/with-postgres
@@ -144,6 +149,12 @@ endef
 START := $(shell date +%s)
 define timed
 $(1); status=$$?; echo "make $@ took $$(($$(date +%s) - $(START))) seconds"; exit $$status
+endef
+
+# Runs tests while the types are checked, and shows what came of those below the tests.
+define with_types
+{ said=$$(mktemp); $(TYPES) >$$said 2>&1 & types=$$!; \
+	$(1); tests=$$?; wait $$types; types=$$?; cat $$said; rm -f $$said; test $$tests = 0 && test $$types = 0; }
 endef
 
 # Debian ships venv apart from Python. As root (a container, a build machine) we may fetch it.

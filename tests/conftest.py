@@ -7,17 +7,20 @@ import functools
 import gc
 import inspect
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import httpcore2
 import pytest
 
 from everthink import App, Think
 from tests.support.chromium import remove_shared_chromium
+from tests.support.distributing import files_and_rooms
 from tests.support.postgres import remove_shared_cluster
 from tests.support.quick import mark_slow, watched
+from tests.support.template import copied_tables
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +30,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SEED",
         help="Run the files, and the tests in each, in an order that this number makes.",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """`--hypothesis-profile quick`: a quarter of the cases, for `make check`."""
+    if config.getoption("--hypothesis-profile", None) == "quick":
+        from hypothesis import settings
+
+        settings.register_profile("quick", max_examples=25)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Files stay whole, and what reads the whole source is read by one process."""
+    return files_and_rooms(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -48,9 +66,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests stay in memory to the end: nobody need look through them for garbage each time."""
+    """Thousands of tests stay in memory to the end: nobody need look through them for garbage each time.
+    What one test leaves is looked for when there is more of it."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10000, 20, 50)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -83,6 +103,21 @@ def pytest_sessionfinish() -> None:
     """What the tests of a process share ends with it."""
     remove_shared_cluster()
     remove_shared_chromium()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables() -> Iterator[None]:
+    """A new database on SQLite has our tables, which are made once."""
+    with copied_tables():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def authorities() -> Iterator[None]:
+    """Whom HTTP clients trust is read once in a process, and not by each of hundreds of clients."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpcore2, "default_ssl_context", functools.cache(httpcore2.default_ssl_context))
+        yield
 
 
 @pytest.fixture

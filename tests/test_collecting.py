@@ -13,9 +13,19 @@ from everthink.collecting import Uncollected
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
+    gc.unfreeze()
     yield
     gc.enable()
     gc.unfreeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> Iterator[None]:
+    """Nobody need look through the tests themselves once this file is over, as before it."""
+    was_frozen = gc.get_freeze_count() > 0
+    yield
+    if was_frozen:
+        gc.freeze()
 
 
 def test_the_collector_is_still_from_begin_to_the_end_of_the_block() -> None:

@@ -35,7 +35,18 @@ def in_itself() -> list[Any]:
 
 @pytest.mark.parametrize(
     "value",
-    [doubled(40), in_itself(), {"x": [doubled(60)] * 60}, [{(1, (2,)): doubled(50)}], (doubled(30),) * 30],
+    [
+        doubled(40),
+        *(
+            pytest.param(value, marks=pytest.mark.slow)
+            for value in (
+                in_itself(),
+                {"x": [doubled(60)] * 60},
+                [{(1, (2,)): doubled(50)}],
+                (doubled(30),) * 30,
+            )
+        ),
+    ],
 )
 def test_a_list_in_a_million_places_costs_no_more_than_the_bound(value: Any) -> None:
     def refused() -> None:

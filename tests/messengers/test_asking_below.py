@@ -329,6 +329,7 @@ async def seen_twice(stage: Stage, cls: type[Think], store: str) -> tuple[Shown,
     return first, second
 
 
+@pytest.mark.usefixtures("soon")
 async def test_the_second_of_two_questions_is_closed_when_it_is_pressed_too_late(
     stage: Stage, store: str
 ) -> None:
@@ -351,6 +352,7 @@ async def test_the_second_of_two_questions_is_closed_when_it_is_pressed_too_late
     assert len(stage.answers()) == 3
 
 
+@pytest.mark.usefixtures("soon")
 async def test_a_question_of_which_nobody_knows_may_be_answered_and_both_say_so(
     stage: Stage, store: str
 ) -> None:
@@ -367,6 +369,7 @@ async def test_a_question_of_which_nobody_knows_may_be_answered_and_both_say_so(
     assert stage.told("ann") == []
 
 
+@pytest.mark.usefixtures("soon")
 async def test_two_questions_that_were_decided_say_so_after_a_restart(stage: Stage, store: str) -> None:
     cls = till(stage)
     stale, question = await seen_twice(stage, cls, store)

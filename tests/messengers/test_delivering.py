@@ -103,6 +103,7 @@ async def test_on_uncertain_says_whether_what_nobody_knows_is_repeated(
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
+@pytest.mark.usefixtures("soon")
 async def test_what_follows_a_message_that_is_not_repeated_is_shown(
     telegram: TelegramServer, store: str, is_streamed: bool
 ) -> None:

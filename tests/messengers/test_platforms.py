@@ -29,7 +29,7 @@ from tests.support.platforms import (
     serving,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("soon")]
 
 
 @pytest.mark.parametrize("made", list(STAGES.values()), ids=list(STAGES))

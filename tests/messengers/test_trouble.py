@@ -148,6 +148,7 @@ async def test_typing_that_hangs_does_not_hold_up_the_answer(telegram: TelegramS
 
 
 @pytest.mark.parametrize("kind", ["500", "429", "accept_then_drop"])
+@pytest.mark.usefixtures("soon")
 async def test_thinking_that_cannot_be_taken_back_at_once_is_taken_back_later(
     store: str, kind: FaultKind, anyio_backend: str
 ) -> None:
@@ -221,6 +222,7 @@ async def test_typing_that_raises_loses_no_answer(
             await telegram.until(lambda: ann.answers)
 
 
+@pytest.mark.usefixtures("soon")
 async def test_withdraw_that_raises_is_tried_again_and_what_follows_is_shown(
     telegram: TelegramServer, store: str
 ) -> None:
@@ -237,6 +239,7 @@ async def test_withdraw_that_raises_is_tried_again_and_what_follows_is_shown(
     assert bot.fails == 3
 
 
+@pytest.mark.usefixtures("soon")
 async def test_showing_that_raises_is_tried_again(telegram: TelegramServer, store: str) -> None:
     ann = telegram.private("Ann")
     bot, cls = odd_class(telegram, ScriptedModel(says("Here I am.")), Absent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from everthink.errors import InvalidSettings
 from everthink.messengers.telegram import telegram_messenger
 from everthink.testing import ScriptedModel, says
 from everthink.testing.in_process_server import Listening
+from everthink.testing.platform import posted
 from everthink.testing.telegram import TelegramServer
 from tests.support.hooks import until
 from tests.support.messengers import SECRET, bot_class, talking
@@ -174,8 +176,9 @@ async def test_several_classes_with_messengers_say_whose_are_the_apps(telegram: 
 
 
 async def test_polling_needs_no_address_and_goes_on_where_it_was(
-    telegram: TelegramServer, store: str
+    telegram: TelegramServer, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("everthink.messengers.telegram.POLL_SECONDS", 0.1)
     ann = telegram.private("Ann")
     cls = bot_class(telegram, hello(), mode="polling", user_name=None, secret_token=None)
     for number in (1, 2):
@@ -185,6 +188,22 @@ async def test_polling_needs_no_address_and_goes_on_where_it_was(
             await telegram.until(lambda: telegram.asked("getUpdates")[-1].body.get("offset"))
     assert len(ann.answers) == 2
     assert telegram.asked("getMe")
+
+
+async def test_a_bot_that_asks_for_what_is_new_is_answered_when_the_stand_in_ends() -> None:
+    begun = asyncio.Event()
+
+    class Watched(TelegramServer):
+        async def _until_updates(self, body: Any) -> None:
+            begun.set()
+            await super()._until_updates(body)
+
+    async with Watched() as telegram:
+        url = f"{telegram.origin}/bot{telegram.token}/getUpdates"
+        asking = asyncio.create_task(posted(url, {"content-type": "application/json"}, b'{"timeout": 25}'))
+        await begun.wait()
+    answer = await asking
+    assert (answer.status, answer.json["result"]) == (200, [])
 
 
 async def test_every_class_with_messengers_has_an_agent_for_them_from_the_start(

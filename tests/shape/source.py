@@ -47,9 +47,15 @@ class Module:
         """The parsed source."""
         return ast.parse(self.path.read_text(encoding="utf-8"), filename=str(self.path))
 
-    def imports(self) -> Iterator[Import]:
+    def imports(self) -> tuple[Import, ...]:
         """Every import, wherever it stands: at the top, in a function, under TYPE_CHECKING."""
-        known = {module.name for module in modules()}
+        return self._imports
+
+    @cached_property
+    def _imports(self) -> tuple[Import, ...]:
+        return tuple(self._find_imports(names()))
+
+    def _find_imports(self, known: frozenset[str]) -> Iterator[Import]:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -79,3 +85,9 @@ def modules() -> tuple[Module, ...]:
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         found.append(Module(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
     return tuple(found)
+
+
+@cache
+def names() -> frozenset[str]:
+    """What the modules of the package are called."""
+    return frozenset(module.name for module in modules())

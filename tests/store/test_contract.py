@@ -71,6 +71,7 @@ def modest_database(postgres_server: Server) -> Iterator[str]:
     postgres_server.run("DROP ROLE everthink_modest")
 
 
+@pytest.mark.slow  # each test makes its tables; what it has to hold, TestPostgres holds in `make check`
 class TestPostgresWithoutTemporaryFunctions(StoreContract):
     """A user who may make tables and nothing else."""
 

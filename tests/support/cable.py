@@ -49,6 +49,8 @@ class Cable:
         except OSError:
             pass  # pulled out
         for end in (one, other):
+            with contextlib.suppress(OSError):  # hung up already
+                end.shutdown(socket.SHUT_RDWR)  # a thread reads from it: close() alone tells nobody
             end.close()
 
     def pull(self) -> None:

@@ -32,17 +32,17 @@ ROOT = Path(__file__).parents[2]
 
 def mark_slow(items: list[pytest.Item]) -> None:
     """Mark slow folders and what is tried on PostgreSQL as well, and put whole files that are slow last."""
-    places, both = (tuple(ROOT / place for place in named) for named in (SLOW, BOTH))
     for item in items:
-        is_second = is_on_postgres(item) and not _is_within(item, both)
-        if is_second or _is_within(item, places):
+        is_second = is_on_postgres(item) and not _is_within(item.path, BOTH)
+        if is_second or _is_within(item.path, SLOW):
             item.add_marker(pytest.mark.slow)
     quick = {item.path for item in items if not is_slow(item)}
     items.sort(key=lambda item: item.path not in quick)  # stable: nothing else changes places
 
 
-def _is_within(item: pytest.Item, places: tuple[Path, ...]) -> bool:
-    return any(item.path.is_relative_to(place) for place in places)
+@functools.cache
+def _is_within(path: Path, places: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(ROOT / place) for place in places)
 
 
 def is_on_postgres(item: pytest.Item) -> bool:

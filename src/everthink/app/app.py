@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, cast
 
@@ -729,6 +730,7 @@ def _chats(cls: type[Any] | None) -> bool:
     return cls is not None and issubclass(cls, Think)
 
 
+@cache
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
