@@ -294,6 +294,20 @@ async def test_a_long_input_is_cut_for_the_conversation_and_whole_for_the_call(c
     assert given == ["x" * 5000]
 
 
+async def test_what_a_person_agrees_to_is_there_however_long_the_rest_is(coder: MakeCoder) -> None:
+    @tool(needs_approval=True)
+    async def pay(note: str, amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    agent = await coder(pay)
+    await agent.run("await tools.pay(note='x' * 5000, amount=1_000_000)")
+    asked = (await agent.part())["approval"]["descriptor"]["forms"]["approval"]["message"]
+    assert '"amount":1000000' in asked
+    assert "4,599 characters of it are not shown here." in asked
+    assert len(asked) < 1_500
+
+
 @pytest.mark.memory_case(479)
 @pytest.mark.memory_case(502)
 async def test_an_answer_that_comes_too_late_is_told_so(coder: MakeCoder) -> None:

@@ -16,6 +16,7 @@ VALUES: dict[str, set[str]] = {
     "masking": set(),
     "plain": set(),
     "words": set(),
+    "consent": {"plain"},
     "logs": {"masking", "plain"},
     "abort": set(),
     "clock": set(),

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from ..causes import is_superseded
+from ..consent import asked_input
 from ..errors import InvalidSettings, ToolDefinitionError, ToolError
 from ..file_tools.place import is_stored
 from ..kinds import SANDBOX, SOME_TEXT, TEXT, above, check_options, optional
@@ -46,7 +47,7 @@ from .search import describe, search
 from .showing import LISTED, calls_of, lines_of
 from .state import state_tools
 from .telling import aftermath, as_read
-from .values import MOST, cut, misfit, packed, shown_int, text_of, value_of
+from .values import MOST, misfit, packed, shown_int, text_of, value_of
 
 __all__ = ["CODE", "CodeLanguage", "create_execute_tool", "is_installed"]
 
@@ -56,6 +57,8 @@ CodeLanguage = Literal["python", "javascript"]
 CODE = Origin("code", line="Code that you write with `execute` runs in a sandbox and can call your tools.")
 SHOWN_EVERY = 0.25
 """Seconds between two looks at code that runs."""
+_LONGEST_INPUT = 1_300
+"""Characters of a call's input that a question shows: so many fit into a message of every messenger."""
 _FENCE = re.compile(
     r"\s*```(?:python|py|javascript|js|typescript|ts|tsx|jsx)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL
 )
@@ -580,7 +583,10 @@ def _shown_packed(value: Any) -> Any:
 
 
 def _question(pending: CallRow) -> Question:
-    asks = f"Code wants to call {pending.tool} with {cut(text_of(value_of(pending.input)), 2_000)}"
+    shown, left = asked_input(value_of(pending.input), _LONGEST_INPUT, write=text_of)
+    asks = f"Code wants to call {pending.tool} with {shown}"
+    if left:
+        asks += f"\n\n{left:,} characters of it are not shown here."
     return Question({ASKED: Form(asks)}, state={"seq": pending.seq}, asks="execute")
 
 

@@ -15,17 +15,15 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from ..consent import asked_input
 from ..messages import Message, Part, encode_json, is_tool_part, tool_name
 from ..messengers.values import Author, Button, Draft, MessengerEvent, Target
-from ..plain import in_json
 from ..words import clean
 
 __all__ = ["QUESTION", "Press", "asked_by", "may_answer"]
 
 _LONGEST = 1_500
 """Characters of a call's input that are shown."""
-_LONGEST_TEXTS = (400, 100, 30)
-"""Characters of each text in it, when there is no room for all."""
 _MARKS = str.maketrans("[]<>`", "()‹›'", "*~|")
 """What a platform reads as markup, in a name."""
 
@@ -85,7 +83,9 @@ class _Question:
         if forms is not None:
             return "\n\n".join(forms if by is None else [f"**{by} asks:**", *forms])
         given: Any = part.get("input")
-        shown, left = _input(given) if given not in (None, {}) else ("", 0)
+        shown, left = "", 0
+        if given not in (None, {}):
+            shown, left = asked_input(given, _LONGEST, write=_written)
         body = f"\n\n```json\n{shown}\n```" if shown else ""
         if left:
             body += f"\n\n⚠️ {left:,} characters of it are not shown here; the page shows all."
@@ -120,35 +120,9 @@ def _asking(tool: str, by: str | None) -> str:
     return f"May I use `{tool}`?" if by is None else f"{by} asks: may it use `{tool}`?"
 
 
-def _input(given: Any) -> tuple[str, int]:
-    """What somebody is asked to agree to, and how many characters of it there is no room for. Each field is
-    there: what is too long is cut in each text, not at the end, where the one that matters may stand."""
-    shown = whole = _written(given)
-    if len(whole) <= _LONGEST:
-        return whole, 0
-    for longest in _LONGEST_TEXTS:
-        shown = _written(_shortened(given, longest))
-        if len(shown) <= _LONGEST:
-            return shown, len(whole) - len(shown)
-    return f"{shown[:_LONGEST]}\n…", len(whole) - _LONGEST
-
-
 def _written(given: Any) -> str:
-    """As JSON that shows what it holds: nothing in it turns the direction of reading, or ends the block."""
-    return in_json(msgspec.json.format(encode_json(given)).decode()).replace("```", "\\u0060" * 3)
-
-
-def _shortened(given: Any, longest: int) -> Any:
-    match given:
-        case str() if len(given) > longest:
-            return f"{given[:longest]}…"
-        case list():
-            return [_shortened(one, longest) for one in cast("list[Any]", given)]
-        case dict():
-            items = cast("dict[str, Any]", given).items()
-            return {name: _shortened(one, longest) for name, one in items}
-        case _:
-            return given
+    """As JSON that nothing in it can end the block of."""
+    return msgspec.json.format(encode_json(given)).decode().replace("```", "\\u0060" * 3)
 
 
 def _unmarked(name: str) -> str:
