@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections import Counter, deque
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,10 @@ class Quiet(Think):
     model = ScriptedModel.forever(says("Yes."))
 
 
-def counted() -> Counter[type]:
+def counted() -> Counter[type[Any]]:
     gc.collect()
-    return Counter(type(one) for one in gc.get_objects() if type(one) in (set, deque))
+    kinds: list[type[Any]] = [type(one) for one in gc.get_objects()]
+    return Counter(kind for kind in kinds if kind in (set, deque))
 
 
 async def test_an_agent_that_does_nothing_has_no_sets_and_queues_of_its_own(tmp_path: Path) -> None:
