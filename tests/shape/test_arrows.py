@@ -24,6 +24,7 @@ VALUES: dict[str, set[str]] = {
     "backoff": set(),
     "collecting": set(),
     "weight": set(),
+    "empty": set(),
     "causes": {"errors"},
     "accepting": {"causes"},
     "current": set(),

@@ -62,7 +62,7 @@ TABLES = (
         began_at BIGINT NOT NULL,
         changed_at BIGINT NOT NULL,
         PRIMARY KEY (agent, id)
-    )""",
+    ) /* clustered */""",
     """CREATE TABLE execution_calls (
         agent TEXT NOT NULL,
         execution TEXT NOT NULL,

@@ -29,7 +29,7 @@ TABLES = (
         content TEXT NOT NULL,
         updated_at BIGINT NOT NULL,
         PRIMARY KEY (agent, session, label)
-    )""",
+    ) /* clustered */""",
     """CREATE TABLE entries (
         agent TEXT NOT NULL,
         session TEXT NOT NULL,

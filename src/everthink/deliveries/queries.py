@@ -67,7 +67,7 @@ TABLES = (
         created_at BIGINT NOT NULL,
         updated_at BIGINT NOT NULL,
         PRIMARY KEY (agent, turn, part)
-    )""",
+    ) /* clustered */""",
     "CREATE INDEX deliveries_open ON deliveries (agent) WHERE state NOT IN ('done', 'failed')",
     """CREATE TABLE threads (
         agent TEXT NOT NULL,

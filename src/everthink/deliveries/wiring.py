@@ -13,6 +13,7 @@ from ..address import Address
 from ..children.parts import Kin
 from ..children.queries import RunRow
 from ..current import current_turn
+from ..empty import NONE
 from ..store.port import AgentStore, Statement
 from ..turn.host import TurnHost
 from . import courier as couriers
@@ -60,7 +61,7 @@ class Messaging:
         self._host: TurnHost = chat.host
         self._courier: Courier | None = None
         self._offsets: dict[str, int] | None = None
-        self._polled: set[str] = set()
+        self._polled: frozenset[str] = NONE
         self.inbox: Inbox | None = None
         """Where platforms send to, for an agent that has messengers."""
 
@@ -86,7 +87,7 @@ class Messaging:
             adapter = bot.definition.messenger
             if not isinstance(adapter, Polled) or bot.id in self._polled or not (adapter.polls or always):
                 continue
-            self._polled.add(bot.id)
+            self._polled |= {bot.id}
             self._background(polling.run(bot, adapter))
         return bool(self._polled)
 

@@ -118,8 +118,8 @@ class Door:
         self.last_found = 0
         """The number that turns of an earlier process may have at most: greater ones are of this one."""
         self._hooks = asyncio.Lock()
-        self._open: set[Admitted] = set()
-        self._admitting: set[asyncio.Future[Admitted]] = set()
+        self._open: dict[Admitted, None] = {}
+        self._admitting: dict[asyncio.Future[Admitted], None] = {}
         self.entering: tuple[str, ...] = ()
         """The ids of requests that are looked at: no other one may have them."""
         self.is_closed = False
@@ -225,8 +225,8 @@ class Door:
         # Whoever asked may stop waiting, but a row that is being written cannot be taken back:
         # from here on the turn goes its own way.
         admitting = asyncio.ensure_future(self._admit(turn, ticket, external, plan, more, record))
-        self._admitting.add(admitting)
-        admitting.add_done_callback(self._admitting.discard)
+        self._admitting[admitting] = None
+        admitting.add_done_callback(self._admitting.pop)
         return admitting
 
     async def _admit(
@@ -346,7 +346,7 @@ class Door:
         abort = host.aborts.controller(turn.request_id)
         unlink = host.aborts.link(turn.request_id, external)
         admitted = Admitted(host.id, turn, abort)
-        self._open.add(admitted)
+        self._open[admitted] = None
         host.turns.add(turn)
         admitted.task = asyncio.create_task(
             self._run(admitted, ticket, unlink), name=f"turn {turn.trigger} {turn.request_id}"
@@ -372,7 +372,7 @@ class Door:
                 unlink()
                 host.aborts.remove(turn.request_id, turn.signal)
         except BaseException as error:
-            self._open.discard(admitted)
+            self._open.pop(admitted, None)
             host.turns.remove(turn)
             if not admitted.ended.done():
                 stopped = isinstance(error, asyncio.CancelledError)
@@ -393,7 +393,7 @@ class Door:
                 await turn.heard.wait()
             await self._respond(outcome)
         finally:
-            self._open.discard(admitted)
+            self._open.pop(admitted, None)
 
     async def _broke_off(self, turn: Turn, error: Exception) -> None:
         """A turn could not even be ended. Its row stays open, for the next start; people are told now."""

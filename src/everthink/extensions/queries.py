@@ -39,14 +39,14 @@ TABLES = (
         found TEXT NOT NULL,
         loaded_at BIGINT NOT NULL,
         PRIMARY KEY (agent, name)
-    )""",
+    ) /* clustered */""",
     """CREATE TABLE extension_values (
         agent TEXT NOT NULL,
         extension TEXT NOT NULL,
         key TEXT NOT NULL,
         value TEXT NOT NULL,
         PRIMARY KEY (agent, extension, key)
-    )""",
+    ) /* clustered */""",
 )
 
 HAS_EXTENSIONS = "hasExtensions"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..context.providers import SearchableEntries, StoredBlock, StoredEntries
+from ..empty import NONE
 from ..errors import InvalidContext
 
 if TYPE_CHECKING:
@@ -55,12 +56,12 @@ class AgentExtensions:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._manager: ExtensionManager | None = None
-        self._told: set[str] = set()
-        self._taken: set[str] = set()
+        self._told: frozenset[str] = NONE
+        self._taken: frozenset[str] = NONE
         """Labels that an extension would have, and that are of blocks of the agent itself."""
         self._seen: str | None = None
         """The session whose prompt is known to show their blocks."""
-        self._outdated: set[str] = set()
+        self._outdated: frozenset[str] = NONE
         """Sessions of which an extension has written a block since their prompt was made."""
 
     # --- whom extensions ask
@@ -101,7 +102,7 @@ class AgentExtensions:
         if changes and session.context.keeps_prompt and not ours:
             await session.refresh_system_prompt("extensions")  # it is kept where nothing can be taken away
         elif changes:
-            self._outdated.add(session.id)
+            self._outdated |= {session.id}
 
     async def add_message(self, text: str) -> None:
         """Add a message of the user without a turn."""
@@ -185,7 +186,7 @@ class AgentExtensions:
         for one in self._all():
             for block, label in zip(one.manifest.context, one.manifest.labels, strict=True):
                 if session.context.has(label):
-                    self._taken.add(label)
+                    self._taken |= {label}
                     self._tell(f"the agent has a context block {label!r}; that of an extension is left out")
                     continue
                 session.with_context(
@@ -210,7 +211,7 @@ class AgentExtensions:
                     provider=_provider(block, label, one.origin),
                 )
             except InvalidContext as error:
-                self._taken.add(label)
+                self._taken |= {label}
                 self._tell(f"the block {label!r} of the extension {one.manifest.name!r} is left out: {error}")
         await session.refresh_system_prompt("extensions")
 
@@ -237,7 +238,7 @@ class AgentExtensions:
         session = self.session
         if session.id in self._outdated:
             await session.refresh_system_prompt("extensions")
-            self._outdated.discard(session.id)
+            self._outdated -= {session.id}
 
     async def _show_blocks(self) -> None:
         session, labels = self.session, self.manager.get_context_labels()
@@ -263,7 +264,7 @@ class AgentExtensions:
 
     def _tell(self, words: str) -> None:
         if words not in self._told:
-            self._told.add(words)
+            self._told |= {words}
             log.warning("%s: %s", self._parts.hooks.cls.__name__, words)
 
 

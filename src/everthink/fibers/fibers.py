@@ -70,7 +70,7 @@ class Fibers:
         self._parts = parts
         self._running: dict[str, FiberRun] = {}
         # Every function that has not returned: also one whose record is gone and whose id has another by now.
-        self._runs: set[FiberRun] = set()
+        self._runs: dict[FiberRun, None] = {}
         self.rescue = Rescue(parts, self._running)
         self._acceptances: Acceptances[FiberInspection] = Acceptances()
         self._is_closing = self._is_closed = False
@@ -418,7 +418,7 @@ class Fibers:
 
     def _enlist(self, run: FiberRun) -> None:
         self._running[run.id] = run
-        self._runs.add(run)
+        self._runs[run] = None
         run.hold = self._parts.holds.take()
 
     def _launch(self, run: FiberRun, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -440,7 +440,7 @@ class Fibers:
 
     def _leave(self, run: FiberRun) -> None:
         run.end()
-        self._runs.discard(run)
+        self._runs.pop(run, None)
         if self._running.get(run.id) is run:
             del self._running[run.id]
 

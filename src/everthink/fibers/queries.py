@@ -59,7 +59,7 @@ TABLES = (
         started_at BIGINT,
         settled_at BIGINT,
         PRIMARY KEY (agent, id)
-    )""",
+    ) /* clustered */""",
     "CREATE UNIQUE INDEX fibers_by_key ON fibers (agent, idempotency_key) WHERE idempotency_key IS NOT NULL",
     "CREATE INDEX fibers_open ON fibers (agent, retry_at) WHERE is_open = 1",
 )

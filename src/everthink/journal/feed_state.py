@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..empty import NONE
 from .feed import (
     ChunksStored,
     Cleared,
@@ -98,7 +99,7 @@ class FeedState:
         self.over: dict[str, Over] = {}
         """Turns that ended, by request, for those who ask late."""
         # Turns that began anew in the middle of their stream.
-        self._restarted: set[str] = set()
+        self._restarted: frozenset[str] = NONE
         # Turns that were cut off and overtaken by another one, with their chunks.
         self._overtaken: dict[str, tuple[Turn, list[str]]] = {}
 
@@ -151,7 +152,7 @@ class FeedState:
         self._overtaken.pop(turn.id, None)
         was_active, was_restarted = self.active is turn, turn.id in self._restarted
         outcome = "aborted" if event.status == "skipped" and was_active else event.status
-        self._restarted.discard(turn.id)
+        self._restarted -= {turn.id}
         self._remember(event, outcome)
         if was_active:
             self.active, self.bodies = None, []
@@ -177,7 +178,7 @@ class FeedState:
         if was_active:
             self.bodies = []  # its next chunk is another start, under the message's new id
             if at_once:
-                self._restarted.add(turn.id)
+                self._restarted |= {turn.id}
             else:
                 self.active = None
                 self.accepted[turn.request_id] = turn

@@ -44,7 +44,7 @@ TABLES = (
         catalogue_at BIGINT,
         created_at BIGINT NOT NULL,
         PRIMARY KEY (agent, id)
-    )""",
+    ) /* clustered */""",
 )
 
 SECRETS = "SELECT secrets FROM mcp_servers WHERE secrets IS NOT NULL"

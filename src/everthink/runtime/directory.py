@@ -10,12 +10,12 @@ the same database an agent is claimed before it starts and given back when it le
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import contextvars
 import logging
 import secrets
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -88,9 +88,10 @@ STOPPING = 5.0
 
 
 def new_id() -> str:
-    """A fresh id that sorts by time: short rows of one agent lie together in the database."""
-    stamp = (time.time_ns() // 1_000_000) << 80
-    return str(uuid.UUID(int=stamp | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)))
+    """A fresh id. It sorts by time: short rows of one agent lie together in the database. And it is short:
+    a turn stores a dozen. 45 bits of milliseconds, 65 that nobody can guess, five to a letter."""
+    bits = (time.time_ns() // 1_000_000) << 75 | secrets.randbits(75)
+    return base64.b32hexencode(bits.to_bytes(15, "big"))[:22].decode().lower()
 
 
 class Directory:

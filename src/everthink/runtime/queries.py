@@ -19,15 +19,13 @@ __all__ = [
     "IS_TO_CONTINUE",
     "LATEST",
     "MEMBERS",
-    "POLLS",
-    "RECOVERY",
     "SEEN",
-    "SWEEPS",
     "TABLES",
     "TO_CONTINUE",
     "TO_POLL",
     "TO_SWEEP",
     "VALUES",
+    "WAITING",
     "address_of",
     "below",
     "note_agent",
@@ -54,9 +52,6 @@ TABLES = (
     ) /* clustered */""",
 )
 
-# Migration 2: agents that are about to go on by themselves (door/continuations.py) are found at start-up.
-RECOVERY = ("CREATE INDEX kv_wishing ON kv (agent) WHERE name = 'continuation'",)
-
 # Migration 9: when an agent was certainly in use, for those that are not kept for ever (retention.py).
 SEEN = (
     "ALTER TABLE agents ADD COLUMN seen_at BIGINT NOT NULL DEFAULT 0",
@@ -73,11 +68,14 @@ FAMILIES = (
     "CREATE INDEX agents_by_root ON agents (root) WHERE root IS NOT NULL",
 )
 
-# Migration 23: agents whose cleared conversations left bytes (keeping/sweeping.py) are found at start-up.
-SWEEPS = ("CREATE INDEX kv_sweeping ON kv (agent) WHERE name = 'sweep'",)
-
-# Migration 26: agents that ask platforms for what is new (deliveries/polling.py) are found at start-up.
-POLLS = ("CREATE INDEX kv_polled ON kv (agent) WHERE name = 'polled'",)
+# Migration 26: a start finds agents that are about to go on by themselves (door/continuations.py), whose
+# cleared conversations left bytes (keeping/sweeping.py), and that poll (deliveries/polling.py).
+WAITING = (
+    "DROP INDEX IF EXISTS kv_wishing",
+    "DROP INDEX IF EXISTS kv_sweeping",
+    "CREATE INDEX kv_waiting ON kv (name, agent)"
+    " WHERE name = 'continuation' OR name = 'sweep' OR name = 'polled'",
+)
 
 TO_POLL = "SELECT agent FROM kv WHERE name = 'polled'"
 TO_SWEEP = "SELECT agent FROM kv WHERE name = 'sweep'"

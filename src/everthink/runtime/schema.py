@@ -30,7 +30,7 @@ __all__ = ["MIGRATIONS"]
 
 MIGRATIONS = (
     Migration(1, "the journal", (*runtime.TABLES, *session.TABLES, *turn.TABLES)),
-    Migration(2, "recovery", (*turn.RECOVERY, *recovery.TABLES, *runtime.RECOVERY)),
+    Migration(2, "recovery", (*turn.RECOVERY, *recovery.TABLES)),
     Migration(3, "fibers", fibers.TABLES),
     Migration(4, "timers and the queue", (*alarms.TABLES, *jobs.TABLES)),
     Migration(5, "declared tasks", schedules.TABLES),
@@ -55,8 +55,8 @@ MIGRATIONS = (
     Migration(20, "code that calls tools", codemode.TABLES),
     Migration(21, "attachments are files", attachments.MOVED["sqlite"], only="sqlite"),
     Migration(22, "attachments are files", attachments.MOVED["postgres"], only="postgres"),
-    Migration(23, "one place for files", (*attachments.DROPPED, *runtime.SWEEPS)),
+    Migration(23, "one place for files", attachments.DROPPED),
     Migration(24, "turns that begin anew", turn.STARTING_OVER),
     Migration(25, "extensions", extensions.TABLES),
-    Migration(26, "messengers", (*deliveries.TABLES, *runtime.POLLS)),
+    Migration(26, "messengers", (*deliveries.TABLES, *runtime.WAITING)),
 )

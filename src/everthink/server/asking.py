@@ -124,7 +124,7 @@ class Asking:
                 connection.client_tools = frame.client_tools
                 chat.browser.declare(frame.client_tools, connection.mark)
             if is_question and not frame.knows_call:
-                self._audience.apart.add(connection)
+                self._audience.apart |= {connection}
             self._answered(connection, goes_on)
         else:
             self._audit.tell(connection, "answer", frame.tool_call_id, NOT_OPEN)
@@ -154,7 +154,7 @@ class Asking:
         )
         if changed:
             self._audit.tell(connection, "approval" if frame.approved else "denial", frame.tool_call_id)
-            self._audience.apart.discard(connection)
+            self._audience.apart -= {connection}
             self._answered(connection, goes_on)
         else:
             self._audit.tell(connection, "approval", frame.tool_call_id, NOT_OPEN)

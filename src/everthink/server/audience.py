@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from ..access.audit import Auditor
 from ..address import Address
 from ..chunks import NOTHING_NEW
+from ..empty import NONE
 from ..journal.feed_state import FeedState
 from ..limits import Limits
 from ..messages import Message, encode_json
@@ -96,13 +97,13 @@ class ChatAudience(Audience):
     def __init__(self, host: TurnHost, state: FeedState) -> None:
         super().__init__(host.limits)
         self._host, self._state = host, state
-        self.held: set[Connection] = set()
+        self.held: frozenset[Connection] = NONE
         """Offered the stream and not acked: they get no live chunks."""
         self.parked: dict[Connection, None] = {}
         """Told that something will stream: they are offered it when it does."""
-        self.expecting: set[Connection] = set()
+        self.expecting: frozenset[Connection] = NONE
         """Those who asked for the stream before it began: their windows go on with it themselves."""
-        self.apart: set[Connection] = set()
+        self.apart: frozenset[Connection] = NONE
         """Those who last answered the question of a tool by a result."""
         # Were shown how things are because they may not change them; True: and tried again since.
         self._corrected: dict[Connection, bool] = {}
@@ -113,13 +114,13 @@ class ChatAudience(Audience):
         """A connection is gone."""
         super().forget(connection)
         self._corrected.pop(connection, None)
-        self.held.discard(connection)
+        self.held -= {connection}
         self.parked.pop(connection, None)
-        self.expecting.discard(connection)
-        self.apart.discard(connection)
+        self.expecting -= {connection}
+        self.apart -= {connection}
 
     @property
-    def going_on_apart(self) -> set[Connection]:
+    def going_on_apart(self) -> frozenset[Connection]:
         """Windows that go on with the stream themselves after they answered a tool's question.
 
         They take their answer for the tool's result. What follows is a new message to them, in which the
@@ -182,7 +183,7 @@ class ChatAudience(Audience):
     def offer(self, connection: Connection, id: str, probe: str | None = None, *, holds: bool = True) -> None:
         """Offer somebody a stream. `holds`: no live chunks until they ack."""
         if holds:
-            self.held.add(connection)
+            self.held |= {connection}
         connection.offers.offer(id)
         connection.send(wire.StreamResuming(id, probe))
 

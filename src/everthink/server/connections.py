@@ -177,7 +177,8 @@ class Connection:
         """The streams it was offered."""
         self.calls = 0
         """How many of its method calls run."""
-        self._out: deque[str | Long] = deque()
+        # What waits to be written; there while something does.
+        self._out: deque[str | Long] | None = None
         # Those of them that others may wait for as well.
         self._longs: list[Long] = []
         # What waits: all of it, the texts that are nobody else's, and the largest parcel.
@@ -229,7 +230,7 @@ class Connection:
         now = self._now if self._idle is not None and not self._out and parcel.size <= AT_ONCE else None
         if now is not None and now(parcel.framed):
             return
-        size = 0
+        size, self._out = 0, self._out or deque()
         for text in parcel.waiting:
             size += len(text)
             if isinstance(text, Long):
@@ -256,7 +257,7 @@ class Connection:
         for long in self._longs:
             self._buffers.unshare(long)
         self._longs.clear()
-        self._out.clear()
+        self._out = None
         self._buffered = self._own = self._at = 0
         self._buffers.forget(self._give_up)
 
@@ -310,7 +311,7 @@ class Connection:
         written = min(PIECE, len(long) - self._at) if is_written else len(long)
         self._at += written
         self._buffered -= written
-        if self._at == len(long):
+        if self._at == len(long) and self._out:
             self._out.popleft()
             del self._longs[0]
             self._at = 0
@@ -325,7 +326,7 @@ class Connection:
             while True:
                 while self._out:
                     await self._write()
-                self._largest = 0
+                self._out, self._largest = None, 0
                 if self._closing is not None:
                     await self._socket.close(*self._closing)
                     return

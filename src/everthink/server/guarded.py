@@ -88,6 +88,39 @@ def cut_later(transport: asyncio.Transport, seconds: float) -> None:
             asyncio.get_running_loop().call_later(seconds, transport.abort)
 
 
+class Arrived:
+    """The events that have arrived and nobody has taken. An `asyncio.Queue` does the same, and weighs three
+    kilobytes; here few wait, because reading stops until a message is taken."""
+
+    __slots__ = ("_events", "_takers")
+
+    def __init__(self) -> None:
+        self._events: list[Any] = []
+        self._takers: list[asyncio.Future[None]] = []
+
+    def put_nowait(self, event: Any) -> None:
+        """One more."""
+        self._events.append(event)
+        for taker in self._takers:
+            if not taker.done():
+                taker.set_result(None)
+
+    def empty(self) -> bool:
+        """True when nothing waits."""
+        return not self._events
+
+    async def get(self) -> Any:
+        """The first, once there is one."""
+        while not self._events:
+            taker = asyncio.get_running_loop().create_future()
+            self._takers.append(taker)
+            try:
+                await taker
+            finally:
+                self._takers.remove(taker)
+        return self._events.pop(0)
+
+
 class GuardedProtocol(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket protocol with bounds."""
 
@@ -95,6 +128,7 @@ class GuardedProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.queue = cast("Any", Arrived())
         self._unread = b""
         self._at = 0
         self._goes_on = False

@@ -12,6 +12,7 @@ import contextvars
 from collections.abc import Sequence
 from typing import Literal, assert_never
 
+from ..empty import NONE
 from ..journal.feed import (
     AgentLeft,
     ChunksStored,
@@ -98,7 +99,7 @@ class Publisher:
         """A turn streams from now on: whoever waits for it is offered it."""
         audience = self._audience
         waiting = list(audience.parked)
-        audience.expecting = set(waiting)
+        audience.expecting = frozenset(waiting)
         if turn.trigger == "auto-continuation":
             # Whoever answered is part of it, asked or not.
             waiting += [c for c in audience.connections if c.key == turn.origin and c not in waiting]
@@ -116,7 +117,7 @@ class Publisher:
         if said.is_anew:
             self._begin_anew(turn, said.bodies, readers)
         parcel = chunk_frames(turn.request_id, said.bodies, said.first, continuation=turn.continuation)
-        apart = self._audience.going_on_apart & set(readers) if turn.continuation else set[Connection]()
+        apart = self._audience.going_on_apart & set(readers) if turn.continuation else NONE
         for connection in readers:
             if connection not in apart:
                 connection.send_all(parcel)
@@ -143,7 +144,7 @@ class Publisher:
             # Windows are told before it is so: what they show is still that of the stream.
             self._audience.tell(_done(shown.turn, "recovering"))
             self._audience.snapshot()
-            self._audience.held.clear()
+            self._audience.held = NONE
         self._state.apply(shown)
 
     # --- its end
@@ -152,7 +153,7 @@ class Publisher:
         shown = ended.event
         turn, status = shown.turn, shown.status
         if ended.was_active:
-            self._audience.held.clear()
+            self._audience.held = NONE
         if status == "skipped" and not ended.was_active:
             stale = turn.generation != self._host.generation
             self._audience.tell(_done(turn, "skipped"), only=None if stale else turn.origin)

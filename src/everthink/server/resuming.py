@@ -78,7 +78,7 @@ class Resuming:
         # What is not known costs nothing to say; the rest is told once for each offer.
         is_long = not isinstance(answer, Ignore) and (not isinstance(answer, Ended) or id in self._state.over)
         if is_long and not connection.offers.take(id, self._host.limits.replays):
-            self._audience.held.discard(connection)  # it goes on live from here
+            self._audience.held -= {connection}  # it goes on live from here
             return
         match answer:
             case Replay():
@@ -123,7 +123,7 @@ class Resuming:
         connection.send(
             wire.ResponseFrame(id, "", False, replay=True, replay_complete=True, continuation=continues)
         )
-        self._audience.held.discard(connection)
+        self._audience.held -= {connection}
 
 
 # --- chunks as frames

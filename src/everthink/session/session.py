@@ -20,6 +20,7 @@ from ..clock import moment_of
 from ..context.blocks import ContextBlock, block_options
 from ..context.context import Context
 from ..context.loaded_documents import restored, unloaded_in
+from ..empty import NONE
 from ..errors import ContextUnavailable
 from ..messages import UNSET, Message, Unset
 from ..models.tokens import (
@@ -94,7 +95,7 @@ class Session(Tree):
         self._shortening: Compactor | None = None
         self.rewriting = asyncio.Lock()
         """Held from reading a message that is not in memory to writing it again: nobody's change is lost."""
-        self.omitted: set[str] = set()
+        self.omitted: frozenset[str] = NONE
         """Calls whose results are left out of prompts, because nothing else made room (turn/overflow.py)."""
         self.files = Files()
         """What models took and refused of the files people sent (turn/loop.py)."""
@@ -406,7 +407,7 @@ class Session(Tree):
         super().confirm_clear()
         if self._blocks is not None:
             self._blocks.forget_loaded()
-        self.omitted = set()
+        self.omitted = NONE
         self.files = Files()
         self._tell_length()
 

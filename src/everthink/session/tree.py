@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ..empty import NONE
 from ..errors import InvalidMessage, UnknownMessage
 from ..messages import UNSET, Message, Unset, encode_json
 from ..models.tokens import estimate_message
@@ -105,7 +106,7 @@ class Tree:
         self._seq = 0
         self._stale = False
         # Ids whose rows are being written.
-        self._planned: set[str] = set()
+        self._planned: dict[str, None] = {}
         # Those of them that were cut to fit a row, with the bytes they had.
         self._cut: dict[str, int] = {}
         self.tell_cut: Callable[[Message, int], object] | None = None
@@ -113,7 +114,7 @@ class Tree:
         self.when_cleared: Callable[[], Sequence[Statement]] = tuple
         """What else is to be in the commit that clears it."""
         # Ids that are stored and out of view, as far as somebody has asked.
-        self._out_of_view: set[str] = set()
+        self._out_of_view: frozenset[str] = NONE
         # Counts what became known, so that a read that was overtaken is noticed.
         self._confirmed = 0
 
@@ -308,7 +309,7 @@ class Tree:
             self.heaviest = max(self.heaviest, size)
             self._bytes_added += size
             plan.writes.append((message, above, self._seq))
-            self._planned.add(message.id)
+            self._planned[message.id] = None
             above = message.id
         if plan.writes:
             self._tip, self._tip_seq = above, self._seq
@@ -342,7 +343,7 @@ class Tree:
     def plan_clear(self) -> list[Statement]:
         """Remove everything but what is planned later. Follow a durable commit with `confirm_clear`."""
         self._tip, self._tip_seq = None, self._seq
-        self._out_of_view.clear()
+        self._out_of_view = NONE
         return [
             authors.cleared(self.id),  # while it can be seen which messages go
             *queries.cleared(self.id),
@@ -357,7 +358,7 @@ class Tree:
         self._confirmed += 1
         for (message, parent, seq), returned in zip(plan.writes, rows, strict=True):
             if seq is not None:
-                self._planned.discard(message.id)
+                self._planned.pop(message.id, None)
                 if returned:
                     self._hang(message, parent, seq)
                 else:
@@ -383,7 +384,7 @@ class Tree:
         """A planned row was not written: what memory believes about the tip may be wrong."""
         if plan is not None:
             for message, _, _ in plan.writes:
-                self._planned.discard(message.id)
+                self._planned.pop(message.id, None)
                 self._cut.pop(message.id, None)
         self._confirmed += 1
         self._stale = True
@@ -461,7 +462,7 @@ class Tree:
 
     async def removed(self) -> None:
         """Messages were removed: read the conversation again."""
-        self._out_of_view.clear()
+        self._out_of_view = NONE
         self.roll_back()
         await self.load()
 

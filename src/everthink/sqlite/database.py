@@ -176,7 +176,7 @@ def _migrate(connection: sqlite3.Connection, migrations: Sequence[Migration], pa
     connection.create_function("sha256_of_base64", 1, _sha256_of_base64, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        connection.execute(CREATE_SCHEMA_TABLE)
+        connection.execute(_native(CREATE_SCHEMA_TABLE))
         for step in steps:
             _run_step(connection, step, where)
         connection.execute("COMMIT")

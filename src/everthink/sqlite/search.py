@@ -85,12 +85,16 @@ _TRIGGERS = {
     "delete": "CREATE TRIGGER {table}_fts_delete BEFORE DELETE ON {table} BEGIN"
     " INSERT INTO {table}_fts ({table}_fts, rowid, text, scope)"
     " SELECT 'delete', id, text, scope FROM {table}_text WHERE id = old.rowid; END",
-    # An answer is stored again whenever a tool of it has settled: its text is the same.
+    # An answer is stored again whenever a tool of it has settled: its text is the same. The join
+    # is crossed, so that the old entry goes before the new one comes.
     "update": "CREATE TRIGGER {table}_fts_update AFTER UPDATE OF agent, {column} ON {table}"
-    " WHEN old.agent <> new.agent OR (old.{column} IS NOT new.{column} AND {old} IS NOT {new}) BEGIN"
+    " WHEN old.agent <> new.agent OR old.{column} IS NOT new.{column} BEGIN"
     " INSERT INTO {table}_fts ({table}_fts, rowid, text, scope)"
-    " SELECT 'delete', old.rowid, text, hex(old.agent) || '0'"
-    " FROM (SELECT {old} AS text LIMIT 1) WHERE text <> ''; " + _NEW + "; END",
+    " SELECT verb, old.rowid, iif(verb IS NULL, after, before) AS text,"
+    " hex(iif(verb IS NULL, new.agent, old.agent)) || '0'"
+    " FROM (SELECT {old} AS before, {new} AS after LIMIT 1)"
+    " CROSS JOIN (SELECT 'delete' AS verb UNION ALL SELECT NULL)"
+    " WHERE text <> '' AND (old.agent <> new.agent OR before IS NOT after); END",
 }
 
 # How good a hit is: BM25 for a word whose rareness does not matter, in characters.

@@ -27,7 +27,7 @@ __all__ = [
 
 CREATE_SCHEMA_TABLE = (
     "CREATE TABLE IF NOT EXISTS everthink_schema "
-    "(number BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)"
+    "(number BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL) /* clustered */"
 )
 READ_APPLIED = "SELECT COALESCE(MAX(number), 0) FROM everthink_schema"
 RECORD_APPLIED = "INSERT INTO everthink_schema (number, name, applied_at) VALUES (?, ?, ?)"

@@ -44,7 +44,9 @@ def check(text: str | bytes, limits: Limits) -> str | None:
     # What stands in strings counts here as well: for most short texts even that is not much.
     if len(text) <= min(nodes, PIECE):
         data = _encoded(text)
-        if _opened(data) <= limits.frame_depth and len(text) + at_most(data) <= nodes:
+        depth = limits.frame_depth
+        is_flat = data.count(b"{") + data.count(b"[") <= depth or _opened(data) <= depth
+        if is_flat and len(text) + at_most(data) <= nodes:
             return None
     return _exactly(text, nodes, limits.frame_depth)
 
