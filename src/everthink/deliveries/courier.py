@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ..children import queries as runs
+from ..children.family import BELOW
 from ..children.telling import OPEN
 from ..current import current_call
 from ..door import stopping
@@ -27,6 +28,7 @@ from ..door.continuations import Continuations
 from ..door.submissions import AcceptedRun, Submissions
 from ..journal import turn_rows
 from ..journal.feed import Cleared, FeedEvent, HistoryChanged, MessageUpdated, RunTold, TurnAccepted
+from ..journal.read import is_asking
 from ..journal.turn import Turn
 from ..messages import Message, Part
 from ..messengers.port import Moved, Refused
@@ -56,6 +58,8 @@ log = logging.getLogger("everthink.messengers")
 MARK = "deliveries"
 """Under this name an agent keeps that there may be something to deliver."""
 NOTHING_TO_STOP = "There is nothing to stop."
+UNDECIDED = "The question was closed before anybody decided."
+"""What the model reads of a call that waits for nobody any more."""
 PER_THREAD = ("thread", "agent")
 """Who answers is another one in each thread."""
 TAKEN_UP = ("auto-continuation", "agent-tool", "submission")
@@ -84,6 +88,8 @@ class Parts:
     """That of another agent, by the id of its rows; `None` when there is no such agent any more."""
     begin_anew: Callable[[], Awaitable[object]]
     """Begins a new conversation, and keeps the old one."""
+    stop_run: Callable[[str, object], Awaitable[object]]
+    """Stops a run of a child, by its id, with the reason."""
     thread_moved: Callable[[str, str, str, str], Awaitable[None]]
     """Tells who has the messenger that a thread has another id: agent, messenger, before, after."""
 
@@ -269,9 +275,11 @@ class Courier:
             running = [turn for turn in host.turns if _context(turn) is not None or turn.continuation]
             for turn in running:
                 await stopping.cancel(host, turn.request_id, STOPPED)
-            said = "Stopped." if running else NOTHING_TO_STOP
+            ended = await self._end_waiting(QUESTION.stopped)
+            said = "Stopped." if running or ended else NOTHING_TO_STOP
         else:
             await stopping.cancel_all(host, STOPPED)
+            await self._end_waiting(QUESTION.closed)
             await self._parts.begin_anew()
             await self.close_questions()
             said = "Let's begin anew."
@@ -409,13 +417,46 @@ class Courier:
         run = (await runs.of_children(host.store.database, [host.id])).get(host.id)
         return run is None or run.status not in OPEN
 
-    async def close_questions(self) -> None:
-        """Nobody is to decide any more what was asked here."""
-        host = self._host
-        for row in await queries.open_questions(host.store):
-            [fresh] = await host.store.apply([queries.decided(row, QUESTION.closed, now=host.clock.now_ms())])
-            if fresh:
-                self._begin(row._replace(body=QUESTION.closed), is_new=False)
+    async def close_questions(self, why: str = QUESTION.closed) -> None:
+        """Nobody is to decide any more what was asked here, wherever they look. `why`: what people read."""
+        for row in await queries.open_questions(self._host.store):
+            await self._close(row, why)
+
+    async def _close(self, row: DeliveryRow, why: str) -> None:
+        """The call waits for nobody any more, and the question says so: one commit, where it still waits."""
+        host, answers = self._host, self._parts.answers
+        body = await self._body(row, why) if why == QUESTION.stopped else why
+        closed = queries.decided(row, body, now=host.clock.now_ms())
+        assert row.call_id is not None
+        async with self._parts.continuations.lock:
+            if not await answers.apply_approval(row.call_id, False, reason=UNDECIDED, more=[closed]):
+                await host.store.apply([closed])  # the conversation has gone on, or is another one
+        rows = await queries.of_turn(host.store, row.turn)
+        fresh = next((one for one in rows if one.part == row.part), row)
+        if fresh.body == body:
+            self._begin(fresh, is_new=False)
+
+    async def _end_waiting(self, why: str) -> bool:
+        """End what waits for a person who was asked here: calls of this conversation, and runs of children
+        that nothing here waits for. False when nothing does."""
+        store, continuations = self._host.store, self._parts.continuations
+        asked = await queries.open_questions(store)
+        await self.close_questions(why)
+        if asked and continuations.pending is not None:
+            async with continuations.lock:  # another call of the batch had its answer
+                await store.apply([continuations.forget()])
+        waiting = [run for run in await runs.open_runs(store) if await self._asks_here(run)]
+        for run in waiting:
+            await self._parts.stop_run(run.run_id, STOPPED)
+        return bool(asked or waiting)
+
+    async def _asks_here(self, run: runs.RunRow) -> bool:
+        """True for a run that is shown in a chat, and waits for a person's answer: it, or one below it."""
+        store = self._host.store
+        if not await queries.is_known(AgentStore(store.database, run.child), run.run_id):
+            return False
+        below = [AgentStore(store.database, agent) for (agent,) in await store.fetch(BELOW, run.child)]
+        return any([await is_asking(one) for one in below])
 
     async def _close_below(self, run_id: str) -> None:
         """A run is over: what it has asked and nobody has decided is closed."""
