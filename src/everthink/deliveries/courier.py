@@ -26,6 +26,7 @@ from ..door import stopping
 from ..door.answers import Answers
 from ..door.continuations import Continuations
 from ..door.submissions import AcceptedRun, Submissions
+from ..identity import Approver
 from ..journal import turn_rows
 from ..journal.feed import Cleared, FeedEvent, HistoryChanged, MessageUpdated, RunTold, TurnAccepted
 from ..journal.read import is_asking
@@ -34,6 +35,7 @@ from ..messages import Message, Part
 from ..messengers.port import Moved, Refused
 from ..messengers.values import (
     Attachment,
+    Author,
     Draft,
     MessengerContext,
     MessengerEvent,
@@ -42,6 +44,7 @@ from ..messengers.values import (
     encode,
     going_on,
 )
+from ..observe.events import Audit
 from ..store.port import AgentStore, Statement
 from ..turn.host import TurnHost
 from . import queries
@@ -322,10 +325,12 @@ class Courier:
         ref = event.answering.get("ref")
         if row.body is None:
             if not may_answer(decode(Target, row.target), event.author, bot.definition.approvers):
+                self._audit(event, bot, press, row, "not theirs to decide")
                 return QUESTION.not_yours
             if await self._is_over(row):
                 await self.close_questions()
-            elif await self._decide(row, press.approved, label_of(event.author, None), ref):
+            elif await self._decide(row, press.approved, approver_of(event.author, bot), event.author, ref):
+                self._audit(event, bot, press, row)
                 return None
             await self._close_decided()
             row = await self._asked(press, bot) or row
@@ -362,11 +367,27 @@ class Courier:
         await host.store.apply([change])
         self._begin(known._replace(body=body), is_new=False)
 
-    async def _decide(self, row: DeliveryRow, approved: bool, by: str | None, ref: str | None) -> bool:
+    def _audit(
+        self, event: MessengerEvent, bot: Bot, press: Press, row: DeliveryRow, refused: str | None = None
+    ) -> None:
+        """Tell who has said yes or no, or was kept from it."""
+        self._host.emit(
+            Audit(
+                action="approval" if press.approved else "denial",
+                allowed=refused is None,
+                person=approver_of(event.author, bot).person,
+                target=row.call_id,
+                reason=refused,
+            )
+        )
+
+    async def _decide(
+        self, row: DeliveryRow, approved: bool, approver: Approver, author: Author, ref: str | None
+    ) -> bool:
         """Say yes or no to a call. False when somebody has before."""
         parts, now = self._parts, self._host.clock.now_ms()
         assert row.call_id is not None
-        body = await self._body(row, QUESTION.decided(approved=approved, by=by))
+        body = await self._body(row, QUESTION.decided(approved=approved, by=label_of(author, None)))
         shown = [row._replace(body=body)]
         if ref is not None and ref != row.ref:
             # The message that was pressed is one of which nobody knew: another may be on its way.
@@ -377,7 +398,7 @@ class Courier:
             more = [queries.decided(row, body, now=now, ref=ref), *map(queries.planned, shown[1:])]
             if goes_on:
                 more.append(parts.continuations.save(None))
-            if not await parts.answers.apply_approval(row.call_id, approved, more=more):
+            if not await parts.answers.apply_approval(row.call_id, approved, more=more, approver=approver):
                 return False
             parts.continuations.answered(auto_continue=goes_on, owner=None)
         for one in shown:
@@ -684,6 +705,17 @@ def _context_in(messages: Sequence[Message]) -> MessengerContext | None:
         return msgspec.convert(kept, MessengerContext)
     except msgspec.ValidationError:
         return None  # of a release that said it otherwise
+
+
+def approver_of(author: Author, bot: Bot) -> Approver:
+    """Who has pressed a button, as the call is told."""
+    return Approver(
+        messenger=bot.id,
+        provider=bot.definition.messenger.provider,
+        user_id=author.user_id,
+        user_name=author.user_name,
+        full_name=author.full_name,
+    )
 
 
 async def _first(*waits: Awaitable[Any]) -> None:
