@@ -23,7 +23,7 @@ import msgspec
 
 from ..errors import InvalidSettings
 from ..kinds import shown
-from .definition import CommonOptions, MessengerDefinition, Verify
+from .definition import CommonOptions, MessengerDefinition, Verify, factory
 from .mentions import with_handle
 from .port import DeliveryError, RateLimited, Refused, Uncertain, Unreachable
 from .rest import Answer, Rest, fetched, origin_of
@@ -303,6 +303,7 @@ class Slack:
         _refuse(method.partition("?")[0], answer, said)
 
 
+@factory
 def slack_messenger(
     *,
     user_name: str,

@@ -17,7 +17,7 @@ import msgspec
 
 from ..errors import InvalidSettings
 from ..kinds import shown
-from .definition import CommonOptions, MessengerDefinition, Verify
+from .definition import CommonOptions, MessengerDefinition, Verify, factory
 from .port import DeliveryError, Moved, RateLimited, Refused, Unreachable
 from .rest import Answer, Rest
 from .telegram_markup import as_html
@@ -59,6 +59,7 @@ _MEDIA: dict[str, str | None] = {
 }
 
 
+@factory
 def telegram_messenger(
     *,
     token: str | None = None,
