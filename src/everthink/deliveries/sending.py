@@ -280,7 +280,8 @@ class Sender:
 
     async def fail(self, row: DeliveryRow, why: str) -> DeliveryRow:
         """It is not shown, and nobody tries again."""
-        log.warning("%s: a message to %s is not delivered: %s", self.agent, row.messenger, why)
+        again = "" if why == IN_DOUBT else " It is kept: deliver_again() sends it once more."
+        log.warning("%s: a message to %s is not delivered: %s%s", self.agent, row.messenger, why, again)
         row = await self.save(row, state="failed", error=why, not_before=None)
         self.emit(
             MessengerDeliveryFailed(messenger=row.messenger, turn_id=row.turn, part=row.part, error=why)
