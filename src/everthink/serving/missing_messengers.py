@@ -22,7 +22,7 @@ from ..messengers.definition import MessengerDefinition, checked
 from ..messengers.port import DeliveryError, Messenger, Refused
 from ..think import Think
 
-__all__ = ["Found", "Named", "what_is_missing"]
+__all__ = ["Found", "Named", "what_is_missing", "who_answers"]
 
 ANSWERING = 5.0
 """Seconds that all platforms together get to answer."""
@@ -119,6 +119,30 @@ async def _asked(found: Found, adapter: Messenger, named: Named) -> Found:
         mend = f'Write user_name="{called}": people are answered who call it that.'
         return Found(found.name, "note", f"{text}, and user_name says {adapter.user_name}", mend)
     return Found(found.name, "ok", text)
+
+
+async def who_answers(definition: MessengerDefinition, variable: str) -> tuple[str, bool]:
+    """What is to be said of the bot whose token an environment variable has, and whether it answers."""
+    adapter = definition.messenger
+    assert isinstance(adapter, Named)
+    platform = adapter.provider.title()
+    try:
+        return f"{platform}: @{await asyncio.wait_for(adapter.name(), ANSWERING)} answers, too.", True
+    except Refused as error:
+        if error.why == "unauthorized":
+            words = f"{platform} does not know the token in {variable}, so no bot answers: {error.what}"
+            return f"{words} Copy it once more from {platform}, and start again.", False
+        why = error.what
+    except DeliveryError as error:
+        why = error.what
+    except TimeoutError:
+        why = f"It has not answered within {ANSWERING:g} seconds."
+    finally:
+        await adapter.close()
+    return (
+        f"{platform} was not reached, so the bot of {variable} does not answer yet: {why} It is tried on.",
+        False,
+    )
 
 
 def _unknown(found: Found, why: str) -> Found:
