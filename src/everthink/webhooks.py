@@ -94,6 +94,8 @@ class Webhooks:
             except ValueError as error:
                 inbox.refuse(bot, f"its body is none of the platform's: {error}")
                 return PlainTextResponse("Bad Request", 400)
+            if await inbox.has_met(bot, arrived):
+                arrived = bot.definition.messenger.parse(dict(asked.headers), body)
             await inbox.take(bot, arrived)
         except Exception as error:  # noqa: BLE001 - told below
             return _failed(address, error)

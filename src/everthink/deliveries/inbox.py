@@ -50,6 +50,8 @@ __all__ = ["Inbox", "Parts"]
 log = logging.getLogger("everthink.messengers")
 
 KINDS: tuple[EventKind, ...] = get_args(EventKind)
+MEETING = 3.0
+"""Seconds for which a message waits that may name the bot, until the platform has said what it is called."""
 REMEMBERED = 10_000
 """So many threads are known without asking the database."""
 LARGEST_FILE = 20 * 1024 * 1024
@@ -103,6 +105,16 @@ class Inbox:
     def verify(self, bot: Bot, headers: Mapping[str, str], body: bytes) -> bool:
         """True when the platform has sent this."""
         return bot.definition.messenger.verify(headers, body, now=self._parts.clock.now_ms() / 1000)
+
+    async def has_met(self, bot: Bot, arrived: Arrived) -> bool:
+        """Learn at the first use what the platform calls a bot. True when what has arrived is to be read once
+        more: somebody may be called by a name in it, and the bot had another one."""
+        meeting, before = bot.meet(), bot.definition.messenger.user_name
+        names = (event.message for event in arrived.events if event.kind != "mention")
+        if meeting is None or not any(one is not None and "@" in one.text for one in names):
+            return False
+        await asyncio.wait([meeting], timeout=MEETING)
+        return bot.definition.messenger.user_name != before
 
     async def take(self, bot: Bot, arrived: Arrived) -> None:
         """Accept what a webhook or a poll has brought. It is durable when this returns."""

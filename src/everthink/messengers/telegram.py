@@ -342,7 +342,6 @@ class Telegram:
 
     async def poll(self, offset: int | None) -> tuple[int | None, list[Arrived]]:
         """What is new since `offset`, as soon as there is something. And from where to ask next."""
-        self.user_name = self.user_name or await self.name()
         body = {"timeout": POLL_SECONDS, "allowed_updates": list(UPDATES)}
         if offset is not None:
             body["offset"] = offset
@@ -352,6 +351,12 @@ class Telegram:
             offset = max(offset or 0, int(update["update_id"]) + 1)
             found.append(self._arrived(update))
         return offset, found
+
+    async def meet(self) -> str | None:
+        """Learn what Telegram calls the bot: it is mentioned by that, whatever `user_name` was. What that
+        was, if it was another name."""
+        before, self.user_name = self.user_name, await self.name() or self.user_name
+        return before if before and before.lower() != self.user_name.lower() else None
 
     async def name(self) -> str:
         """The handle that Telegram has of the bot."""
