@@ -45,6 +45,7 @@ from ..messengers.values import (
     going_on,
 )
 from ..observe.events import Audit
+from ..observe.messenger_events import MessengerDeliveryFailed
 from ..store.port import AgentStore, Statement
 from ..turn.host import TurnHost
 from . import queries
@@ -52,7 +53,7 @@ from .delivery import STOPPED, Delivery, Following
 from .queries import DeliveryRow
 from .questions import QUESTION, Press, may_answer
 from .rules import CONTEXT, label_of
-from .sending import IN_DOUBT, Bot, Sender, key_of
+from .sending import GONE, IN_DOUBT, PATIENCE, Bot, Sender, key_of
 
 __all__ = ["MARK", "Accepted", "Courier", "Parts"]
 
@@ -535,16 +536,19 @@ class Courier:
         follows = row.body is None
         if follows and row.turn not in self._followed:
             self._followed[row.turn] = Following(self._host, row.turn, row.root, is_new=is_new)
-        running: list[Delivery] = []
+        running: list[Delivery | _Waiting] = []
         rests: Callable[[], bool] = lambda: bool(running) and running[0].waits  # noqa: E731
         self._parts.background(self._deliver(row, lane, running), rests=rests)
 
-    async def _deliver(self, row: DeliveryRow, lane: asyncio.Lock, running: list[Delivery]) -> None:
+    async def _deliver(
+        self, row: DeliveryRow, lane: asyncio.Lock, running: list[Delivery | _Waiting]
+    ) -> None:
         try:
             async with lane:
                 bot = (await self._parts.bots(row.root)).get(row.messenger)
                 if bot is None:
-                    log.error("%s: there is no messenger %r any more", self._host.id, row.messenger)
+                    running[:] = [_WAITS]
+                    await self._without_messenger(row)
                     return
                 sender = self._sender(row, bot)
                 while (failure := await self._tried(row, sender, running)) is not None:
@@ -556,7 +560,35 @@ class Courier:
             if not lane.locked():
                 self._lanes.pop(_lane(row), None)
 
-    async def _tried(self, row: DeliveryRow, sender: Sender, running: list[Delivery]) -> Exception | None:
+    async def _without_messenger(self, row: DeliveryRow) -> None:
+        """Its messenger is called otherwise now, or was taken away. It is tried when that comes back, in
+        another process, and counts as failed when it has not within a day of when that was seen first."""
+        host = self._host
+        rows = [one for one in await queries.of_turn(host.store, row.turn) if one.is_open]
+        if row.body is not None:
+            rows = [one for one in rows if one.part == row.part]
+        if not rows:
+            return
+        log.info("%s: there is no messenger %r any more", host.id, row.messenger)  # who has it warns
+        now = host.clock.now_ms()
+        since = min((one.updated_at for one in rows if one.error == GONE), default=now)
+        seen = [one._replace(error=GONE, updated_at=since) for one in rows]
+        await host.store.apply([queries.changed(one) for one in seen if one not in rows])
+        await host.clock.sleep(max(0.0, since / 1000 + PATIENCE - now / 1000))
+        for one in await queries.of_turn(host.store, row.turn):
+            if one.is_open and one.part in {known.part for known in seen}:
+                now = host.clock.now_ms()
+                failed = one._replace(state="failed", error=GONE, not_before=None, updated_at=now)
+                await host.store.apply([queries.changed(failed)])
+                host.emit(
+                    MessengerDeliveryFailed(
+                        messenger=one.messenger, turn_id=one.turn, part=one.part, error=GONE
+                    )
+                )
+
+    async def _tried(
+        self, row: DeliveryRow, sender: Sender, running: list[Delivery | _Waiting]
+    ) -> Exception | None:
         """Show it to its end. What was raised, if that is nothing that a platform does."""
         try:
             if row.body is not None:
@@ -654,6 +686,16 @@ class Courier:
             found = (_context_in([message]) for message in reversed(said))
             return next((one for one in found if one and one.messenger_id == turn.channel), None)
         return _context_in(said[-1:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A delivery that has nothing to do now."""
+
+    waits: bool = True
+
+
+_WAITS = _Waiting()
 
 
 def _asks_for(row: DeliveryRow) -> str | None:

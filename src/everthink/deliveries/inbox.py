@@ -43,7 +43,7 @@ from .rules import (
     key_of,
     resolved,
 )
-from .sending import Bot, Bots
+from .sending import Bot, Bots, gone
 
 __all__ = ["Inbox", "Parts"]
 
@@ -88,6 +88,13 @@ class Inbox:
         """Have the messengers that the agent declares. Raises `InvalidSettings` for what makes no sense."""
         definitions = checked(await self._parts.hooks.get_messengers())
         self.bots = self._parts.bots.know(self._parts.address.id, definitions) if definitions else {}
+        await self._warn_of_those_gone()
+
+    async def _warn_of_those_gone(self) -> None:
+        """Say that messages wait for a messenger that is called otherwise now, or was taken away."""
+        for id, count in (await queries.waiting_for(self._parts.store)).items():
+            if id not in self.bots:
+                log.warning("%s: %s", self._parts.address, gone(id, waiting=count, known=self.bots))
 
     @property
     def paths(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -34,12 +34,15 @@ from ..store.port import AgentStore
 from . import queries
 from .queries import DeliveryRow, State
 
-__all__ = ["IN_DOUBT", "Bot", "Bots", "Sender", "is_unreadable", "key_of"]
+__all__ = ["GONE", "IN_DOUBT", "PATIENCE", "Bot", "Bots", "Sender", "gone", "is_unreadable", "key_of"]
 
 log = logging.getLogger("everthink.messengers")
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds before a platform that could not be reached is tried again: doubled each time, up to the second."""
+GONE = "The messenger is gone: get_messengers has none of this id."
+PATIENCE = 24 * 3600.0
+"""Seconds for which a message waits for a messenger that is gone, before it counts as failed."""
 IN_DOUBT = "Nobody knows whether it was shown, and it is not to be repeated."
 MOST_WITHDRAWALS = 8
 """How often a platform is asked to stop showing that an answer comes."""
@@ -386,6 +389,20 @@ class Sender:
 def _waited(attempts: int) -> float:
     """Seconds between the first of so many tries and the last."""
     return sum(backoff(tried, first=FIRST_PAUSE, most=LONGEST_PAUSE) for tried in range(1, attempts))
+
+
+def gone(id: str, *, waiting: int, asked: int = 0, known: Collection[str]) -> str:
+    """What waits for a messenger that is not there any more, and what may be done about it."""
+    what = [f"{waiting} {'message waits' if waiting == 1 else 'messages wait'} for it"] if waiting else []
+    if asked:
+        words = "question waits" if asked == 1 else "questions wait"
+        what.append(f"{asked} {words} for a button that nobody hears")
+    there = ", ".join(sorted(known)) or "none"
+    return (
+        f"there is no messenger {id!r} any more (there is: {there}), and {' and '.join(what)}. Call"
+        " one of get_messengers by that id again: else what waits counts as failed after a day, and whoever"
+        " asked hears nothing."
+    )
 
 
 def is_unreadable(row: DeliveryRow) -> bool:

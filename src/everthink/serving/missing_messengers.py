@@ -22,7 +22,7 @@ from ..messengers.definition import MessengerDefinition, checked
 from ..messengers.port import DeliveryError, Messenger, Refused
 from ..think import Think
 
-__all__ = ["Found", "Named", "what_is_missing", "who_answers"]
+__all__ = ["Found", "Named", "ids_of", "what_is_missing", "who_answers"]
 
 ANSWERING = 5.0
 """Seconds that all platforms together get to answer."""
@@ -72,6 +72,16 @@ async def _of_class(cls: type[Think], *, asks: bool) -> list[Found]:
         return [Found(name, "note", text, "Start it: everthink dev.")]
     rows = await asyncio.gather(*(_of_one(cls, id, one, asks=asks) for id, one in definitions.items()))
     return list(rows)
+
+
+async def ids_of(cls: type[Agent]) -> set[str] | None:
+    """The ids of the messengers of a class; `None` when only its agents know them."""
+    if not declares_messengers(cls):
+        return set()
+    try:
+        return set(checked(await call_hook(object.__new__(cast("type[Think]", cls)).get_messengers)))
+    except Exception:  # noqa: BLE001 - what_is_missing tells why
+        return None
 
 
 def _words(error: Exception) -> str:
