@@ -450,6 +450,6 @@ def knows_its_options(*more: str) -> Callable[[F], F]:
         if not is_class:
             return cast("F", checked)
         cast("Any", made).__init__ = checked
-        return made
+        return cast("F", made)
 
     return decorate

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Never, TypedDict, TypeVar, cast, get_args
 
 from ..errors import InvalidSettings
@@ -69,7 +68,6 @@ class SubAgentConversation:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-_NONE: Mapping[str, Any] = MappingProxyType({})
 Resolver = Callable[[MessengerContext], Any]
 Conversation = Literal["thread", "self", "agent"] | Resolver
 
@@ -175,7 +173,7 @@ class MessengerDefinition:
 
 
 def define_messengers(
-    messengers: Mapping[str, MessengerDefinition] = _NONE, **unknown: Never
+    messengers: Mapping[str, MessengerDefinition] | None = None, **unknown: Never
 ) -> Mapping[str, MessengerDefinition]:
     """The messengers of an agent, as they are written: for readers and for types."""
     for id in unknown:
@@ -183,7 +181,7 @@ def define_messengers(
             f"define_messengers() has no option {id!r}.",
             next_step=f'It takes one dict: define_messengers({{"{id}": …}}).',
         )
-    return messengers
+    return messengers or {}
 
 
 def checked(messengers: Any) -> dict[str, MessengerDefinition]:

@@ -560,8 +560,11 @@ def _wrong_fields(errors: Any, path: str = "") -> list[str]:
     found: list[str] = []
     for key, below in cast("dict[str, Any]", errors).items():
         if key == "_errors" and isinstance(below, list):
-            said = [one.get("message") for one in cast("list[Any]", below) if isinstance(one, dict)]
-            found += [f"{path}: {text}" for text in said]
+            found += [
+                f"{path}: {cast('dict[str, Any]', one).get('message')}"
+                for one in cast("list[Any]", below)
+                if isinstance(one, dict)
+            ]
         else:
             found += _wrong_fields(below, f"{path}.{key}".lstrip("."))
     return found
