@@ -21,6 +21,7 @@ from .errors import AgentError
 
 __all__ = [
     "PERMISSIONS",
+    "Approver",
     "Granted",
     "Permission",
     "kept",
@@ -68,6 +69,53 @@ class Granted:
         moment_of(self.until)
         if self.permissions is not None:
             permissions_of(self.permissions, "Granted(permissions=…)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approver:
+    """Who said yes to a call, on a page or in a messenger.
+
+    From a page it is the `identity` alone, which the application's `authenticate` has vouched for. From a
+    messenger it is the person as the platform names them, and no identity: nobody has signed in.
+    """
+
+    identity: Any = None
+    """Who answered on a page, as `authenticate` said, as JSON."""
+    messenger: str | None = None
+    """The id of the messenger in which somebody answered; `None`: on a page."""
+    provider: str | None = None
+    """Its platform: `"telegram"`."""
+    user_id: str | None = None
+    """The platform's id of the person: the same for as long as the account lives."""
+    user_name: str | None = None
+    """Their handle, which people change."""
+    full_name: str | None = None
+
+    def as_json(self) -> Any:
+        """As a row keeps it. No identity is a list, so nobody's can be taken for a person of a messenger."""
+        return self.identity if self.messenger is None else [_PERSON, self.person]
+
+    @property
+    def person(self) -> dict[str, Any] | None:
+        """Who it was in a messenger, as JSON."""
+        if self.messenger is None:
+            return None
+        return {name: value for name in _PERSONAL if (value := getattr(self, name)) is not None}
+
+    @classmethod
+    def of(cls, kept: Any) -> Approver | None:
+        """Who it was, by what a row keeps; `None` when nobody said who."""
+        if kept is None:
+            return None
+        said = cast("list[Any]", kept) if isinstance(kept, list) else []
+        if len(said) == 2 and said[0] == _PERSON and isinstance(said[1], dict):
+            known = cast("dict[str, Any]", said[1])
+            return cls(**{name: known.get(name) for name in _PERSONAL})
+        return cls(identity=kept)
+
+
+_PERSON = "messenger"
+_PERSONAL = ("messenger", "provider", "user_id", "user_name", "full_name")
 
 
 def kept(identity: Any) -> Any:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from .errors import InvalidSettings
 from .settings import hooks_of, is_ours, nearest, settings_of, shown, snake
@@ -34,6 +34,7 @@ __all__ = [
     "check_words",
     "is_receiver",
     "is_tool",
+    "knows_its_options",
     "nearest_method",
     "note_definition",
     "parameters_of",
@@ -61,6 +62,7 @@ _INSTEAD = {
 _PLAIN_HOOKS = ("validate_state_change", "repair_interrupted_tool_part")
 """Hooks whose answer is needed at once: a coroutine would count as a yes."""
 _Hook = Callable[..., Any]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def reserved_of(cls: type) -> dict[str, Any]:
@@ -428,3 +430,26 @@ def refuse_unknown(
             near = (otherwise or {}).get(snake(name)) or nearest(snake(name), known)
             hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(known)}."
             raise InvalidSettings(f"{what} has no option {name!r}.", next_step=hint)
+
+
+def knows_its_options(*more: str) -> Callable[[F], F]:
+    """A function, or a class of settings, that refuses an option which it does not have, with the nearest
+    that it has. `more`: those that it takes besides its own."""
+
+    def decorate(made: F) -> F:
+        is_class = isinstance(made, type)
+        call: Any = cast("Any", made).__init__ if is_class else made
+        own = inspect.signature(call).parameters.values()
+        known = (*(p.name for p in own if p.name != "self" and p.kind is not p.VAR_KEYWORD), *more)
+
+        @functools.wraps(call)
+        def checked(*given: Any, **options: Any) -> Any:
+            refuse_unknown(options, known, f"{made.__name__}()")
+            return call(*given, **options)
+
+        if not is_class:
+            return cast("F", checked)
+        cast("Any", made).__init__ = checked
+        return cast("F", made)
+
+    return decorate

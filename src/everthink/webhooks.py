@@ -107,6 +107,8 @@ class Webhooks:
             except ValueError as error:
                 inbox.refuse(bot, f"its body is none of the platform's: {cut(str(error), LONGEST_WHY)}")
                 return PlainTextResponse("Bad Request", 400)
+            if await inbox.has_met(bot, arrived):
+                arrived = bot.definition.messenger.parse(dict(asked.headers), body)
             if _longest(arrived) > (longest := min(limits.text_bytes, limits.frame_bytes // TEXT_SHARE)):
                 why = f"its text is longer than {longest} bytes"
                 inbox.refuse(bot, why)

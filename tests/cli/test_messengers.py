@@ -269,3 +269,46 @@ async def test_doctor_asks_for_a_target_and_shows_no_token(tmp_path: Path, anyio
         code, row, said = await doctor(wrong, telegram.origin, "--offline")
         assert (code, row["state"]) == (0, "ok")
         assert len(telegram.log) == asked
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("token", "fault", "said"),
+    [
+        (None, None, "Telegram: @test_bot answers, too."),
+        (
+            "4343:AA-of-nobody",
+            None,
+            "Telegram does not know the token in TELEGRAM_BOT_TOKEN, so no bot answers",
+        ),
+        (None, "500", "Telegram was not reached, so the bot of TELEGRAM_BOT_TOKEN does not answer yet"),
+    ],
+)
+async def test_dev_says_that_a_bot_answers_once_its_token_is_known_to_be_good(
+    tmp_path: Path, anyio_backend: str, token: str | None, fault: Any, said: str
+) -> None:
+    async with TelegramServer() as telegram:
+        if fault is not None:
+            telegram.fault("getMe", fault, times=100)
+        told = {"TELEGRAM_BOT_TOKEN": token or telegram.token, "TELEGRAM_API_BASE_URL": telegram.origin}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "everthink.cli", "dev", "--port", "0"),
+            cwd=tmp_path,
+            env={**os.environ, **told, "COLUMNS": "300"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        assert process.stdout is not None
+        lines: list[str] = []
+        try:
+            async with asyncio.timeout(60):
+                while not any(said in line for line in lines):
+                    line = (await process.stdout.readline()).decode()
+                    assert line, lines
+                    lines.append(line)
+        finally:
+            process.terminate()
+            await process.communicate()
+        assert sum("answers, too" in line for line in lines) == ("answers, too" in said)
+        assert telegram.token.partition(":")[2] not in "".join(lines)

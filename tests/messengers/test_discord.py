@@ -546,6 +546,46 @@ async def test_commands_are_registered_with_what_they_take(discord: DiscordServe
         await set_discord_commands(definition, {"ask": "Ask me anything"})
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Ask", "Command name is invalid"),
+        ("ask me", "did not match validation regex"),
+        ("ask!", "did not match validation regex"),
+        ("a" * 33, "between 1 and 32"),
+        ("", "required"),
+        ("ÄNDERN", "Command name is invalid"),
+    ],
+)
+async def test_a_command_that_discord_does_not_take_is_refused(
+    discord: DiscordServer, name: str, why: str
+) -> None:
+    definition = discord_messenger(
+        user_name="helper",
+        application_id=discord.application_id,
+        token=discord.bot_token,
+        public_key=discord.public_key,
+        api_url=discord.api_url,
+    )
+    await set_discord_commands(definition, {"stop": "Stop the answer"})
+    with pytest.raises(Refused, match=rf"50035.*1\.name: .*{why}"):
+        await set_discord_commands(definition, {"ask": "Ask", name: "Ask me anything"})
+    assert [command["name"] for command in discord.commands] == ["stop"]
+
+
+async def test_command_names_of_all_scripts_are_taken(discord: DiscordServer) -> None:
+    definition = discord_messenger(
+        user_name="helper",
+        application_id=discord.application_id,
+        token=discord.bot_token,
+        public_key=discord.public_key,
+        api_url=discord.api_url,
+    )
+    names = ["ask-me_2", "ändern", "質問", "สวัสดี", "नमस्ते", "l'aide"]
+    await set_discord_commands(definition, dict.fromkeys(names, "Ask me anything"))
+    assert [command["name"] for command in discord.commands] == names
+
+
 def test_an_app_is_defined_by_what_the_portal_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISCORD_APPLICATION_ID", APPLICATION)
     monkeypatch.setenv("DISCORD_PUBLIC_KEY", DiscordServer().public_key)

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from everthink import Think
+from everthink import App, Think
 from everthink.messengers.telegram import telegram_messenger
 from everthink.models.port import TextPart, UserMessage
 from everthink.testing import ScriptedModel, says
+from everthink.testing.in_process_server import Listening
 from everthink.testing.telegram import TelegramServer
 from tests.support.messengers import bot_class, talking
 
@@ -260,3 +261,59 @@ async def test_an_answer_that_is_streamed_goes_on_in_the_supergroup(
         second.set()
         await telegram.until(lambda: after.answers[0].text.endswith("an end"))
     assert [one.text for one in after.answers] == ["A beginning that is long enough, a middle, an end"]
+
+
+# --- what the bot is called
+
+
+async def test_a_bot_whose_name_is_written_wrong_is_mentioned_by_its_own(
+    telegram: TelegramServer, store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a class that says that the bot is called otherwise than Telegram does
+    group = telegram.group("Team")
+    model = ScriptedModel(lambda request: says("Here."), repeat=True)
+    cls = bot_class(telegram, model, user_name="old_bot", commands=["stop"])
+    async with talking(telegram, cls, store):
+        # When it is mentioned in the very first message, by its own name
+        await group.say(f"@{telegram.bot_name} are you there?", by="Ann")
+        await telegram.until(lambda: len(group.answers) == 1)
+
+        # Then it listens to that one, in commands, too, and to the other no longer
+        await group.say(f"/stop@{telegram.bot_name}", by="Ann")
+        await telegram.until(lambda: len(group.answers) == 2)
+        await group.say("@old_bot are you there?", by="Ann")
+        await group.say(f"@{telegram.bot_name} again?", by="Ann")
+        await telegram.until(lambda: len(group.answers) == 3)
+
+    # And both names are said, once
+    told = [r.getMessage() for r in caplog.records if "user_name" in r.getMessage()]
+    assert told == [
+        f"messenger telegram: user_name is 'old_bot', and telegram calls the bot {telegram.bot_name!r}. It"
+        f" listens to @{telegram.bot_name} from now on: write user_name={telegram.bot_name!r}."
+    ]
+    assert len(telegram.asked("getMe")) == 1
+
+
+async def test_a_bot_that_asks_for_what_is_new_says_that_its_name_is_another(
+    telegram: TelegramServer, store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = telegram.group("Team")
+    model = ScriptedModel(lambda request: says("Here."), repeat=True)
+    cls = bot_class(telegram, model, user_name="old_bot", mode="polling", secret_token=None)
+    async with Listening(App(cls, store=store, grace=0.0, idle_after=None)):
+        await group.say(f"@{telegram.bot_name} are you there?", by="Ann")
+        await telegram.until(lambda: group.answers)
+    assert "user_name is 'old_bot'" in caplog.text
+
+
+async def test_a_bot_answers_though_nobody_says_what_it_is_called(
+    telegram: TelegramServer, store: str
+) -> None:
+    group = telegram.group("Team")
+    telegram.fault("getMe", "500", times=100)
+    model = ScriptedModel(lambda request: says("Here."), repeat=True)
+    async with talking(telegram, bot_class(telegram, model), store):
+        await group.say("what does bob@example.com mean?", by="Ann")
+        await group.say(f"@{telegram.bot_name} are you there?", by="Ann")
+        await telegram.until(lambda: group.answers)
+    assert len(telegram.asked("getMe")) == 1

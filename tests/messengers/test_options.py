@@ -12,7 +12,17 @@ import pytest
 
 from everthink import App, Think
 from everthink.deliveries.delivery import Following
-from everthink.messengers import DeliveryPolicy, MessengerDefinition
+from everthink.errors import InvalidSettings
+from everthink.messengers import (
+    Capabilities,
+    DeliveryPolicy,
+    MessengerDefinition,
+    MessengerLimits,
+    SubAgentConversation,
+    define_messengers,
+)
+from everthink.messengers.discord import discord_messenger
+from everthink.messengers.slack import slack_messenger
 from everthink.messengers.telegram import telegram_messenger
 from everthink.testing import ScriptedModel, says
 from everthink.testing.in_process_server import Listening
@@ -32,6 +42,32 @@ def test_every_option_is_named_by_a_test() -> None:
         for name in re.findall(r"^(?:async )?def test_(\w+)", file.read_text(), re.M)
     ]
     assert {option for option in options if not any(f"_{option}_" in f"_{name}_" for name in names)} == set()
+
+
+MISSPELT: list[tuple[Any, str, str]] = [
+    (telegram_messenger, "respond_too", "respond_to"),
+    (telegram_messenger, "user_nme", "user_name"),
+    (slack_messenger, "signing_secrt", "signing_secret"),
+    (slack_messenger, "usr_name", "user_name"),
+    (discord_messenger, "aproovers", "approvers"),
+    (MessengerDefinition, "respond_too", "respond_to"),
+    (DeliveryPolicy, "give_up_afer", "give_up_after"),
+    (SubAgentConversation, "agent_cls", "agent_class"),
+    (Capabilities, "edit_mesages", "edit_messages"),
+    (MessengerLimits, "visble", "visible"),
+]
+
+
+@pytest.mark.parametrize(("made", "written", "meant"), MISSPELT)
+def test_an_option_that_is_misspelt_is_refused_with_the_nearest(made: Any, written: str, meant: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"has no option '{written}'. Did you mean '{meant}'?"):
+        made(**{written: 1})
+
+
+def test_define_messengers_takes_one_dict() -> None:
+    wrong: Any = define_messengers
+    with pytest.raises(InvalidSettings, match=r'It takes one dict: define_messengers\({"telegram": …}\)'):
+        wrong(telegram=None)
 
 
 # --- what is answered, and by whom

@@ -20,6 +20,7 @@ from everthink.messengers import (
     MessengerLimits,
     Target,
 )
+from everthink.messengers.port import DeliveryError, RateLimited, Refused
 from everthink.messengers.telegram import Telegram
 from everthink.testing import ManualClock, ScriptedModel, calls, says
 from everthink.testing.platform import FaultKind, Shown, ShownButton
@@ -326,3 +327,9 @@ def test_an_adapter_that_lacks_something_is_refused_with_its_name(lacks: str) ->
     half = type("Half", (), has)()
     with pytest.raises(InvalidSettings, match=rf"It has no {lacks}\."):
         MessengerDefinition(messenger=half, verify_webhook=True)
+
+
+@pytest.mark.parametrize("error", [Refused("No."), RateLimited("Later.", after=2.0)])
+def test_no_error_of_a_platform_says_of_itself_that_an_answer_is_stored(error: DeliveryError) -> None:
+    # A token may be asked for, or a file: only who delivers an answer knows that there is one.
+    assert "stored" not in str(error)

@@ -215,6 +215,7 @@ FACADES: dict[str, list[str]] = {
         "find_agents",
     ],
     "hooks": [
+        "Approver",
         "CalledTool",
         "ChatErrorContext",
         "ChatResponse",

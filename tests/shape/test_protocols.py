@@ -17,6 +17,7 @@ SEAMS = {
     "door.chat_stream.StreamCallback": "users: who is told of an answer",
     "messengers.port.Messenger": "adapters: a platform where people talk",
     "deliveries.polling.Polled": "adapters: one that can be asked for what is new",
+    "deliveries.sending.Meeting": "adapters: one that learns what its bot is called",
     "serving.missing_messengers.Named": "adapters: one that can ask who the bot is",
     "models.port.Model": "adapters: a provider",
     "store.port.Store": "adapters: a database",

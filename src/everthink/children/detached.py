@@ -52,6 +52,8 @@ class _Kept:
     task: asyncio.Task[Any] | None = None
     gave_up: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it was tried to tell that it was given up: its end is told after that."""
+    to_stop: str | None = None
+    """Why it is to be stopped, if that was asked for before there was a watch."""
 
     def is_at_rest(self) -> bool:
         """True when nothing happens in it before a person answers, or its time is over."""
@@ -104,6 +106,14 @@ class DetachedRuns:
         """See a run through that an earlier process left, or whose end it did not deliver."""
         if row.run_id not in self._kept:
             self._begin(row, lambda kept: self._taken_up(row, kept))
+
+    async def stop(self, row: RunRow, reason: str | None) -> None:
+        """The same for a run whose child was told to stop: nobody waits for a person's answer then."""
+        self.take_up(row)
+        kept = self._kept[row.run_id]
+        kept.to_stop = reason or CANCELLED_BY_PARENT
+        if kept.watch is not None:
+            await kept.watch.stop(kept.to_stop)
 
     def _begin(self, row: RunRow, work: Callable[[_Kept], Awaitable[None]]) -> None:
         kept = self._kept[row.run_id] = _Kept(row, Plan.of(row), row.give_up_claimed_at is not None)
@@ -170,6 +180,8 @@ class DetachedRuns:
             if await watch.following.is_over():
                 await ending  # it was in time, however late we come
             kept.watch = watch
+            if kept.to_stop is not None:
+                await watch.stop(kept.to_stop)
             while not ending.done():
                 left, why = self._left(watch, kept)
                 if left <= 0:

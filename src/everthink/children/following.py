@@ -209,6 +209,7 @@ class Following:
         except TurnInterrupted:
             await asyncio.Event().wait()  # `is_left` says the same, to whoever waits for this
         self._is_answered = True
+        self._moved.set()  # it may have been stopped before
         # It may have asked a person something: then it goes on when they have answered, and that was heard.
         while not (self._waits_in_vain() or self._overtaken.is_set()):
             self._heard.clear()

@@ -223,7 +223,7 @@ class Runs:
             with contextlib.suppress(UnknownChild):  # its end is told all the same
                 if (child := await child_of(self._parts, row)) is not None:
                     await stop_child(child, run_id, text)
-            self.detached.take_up(row)  # which delivers that it was stopped
+            await self.detached.stop(row, text)  # which delivers that it was stopped
         elif isinstance(joined := await self._beginning.join(row), Watch):
             await joined.stopped(text)
 

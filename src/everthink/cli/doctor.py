@@ -92,7 +92,7 @@ def command(target: str | None, store: str, port: int, offline: bool, as_json: b
 
     checks = [_python(), _sqlite(), *_extras(), *_here(), *_keys()]
     checks += [_store(store), *_agents(), *_packages(target), _port(port)]
-    checks += [*_messengers(target, offline=offline), *_sealing(store)]
+    checks += [*_messengers(target, offline=offline), *_gone_messengers(target, store), *_sealing(store)]
     checks += [*(_servers(target, offline=offline) if target is not None else ())]
     problems = sum(check.state == "problem" for check in checks)
     if as_json:
@@ -302,6 +302,48 @@ def _messengers(target: str | None, *, offline: bool) -> Iterator[Check]:
     asks = target is not None and not offline
     for found in asyncio.run(what_is_missing(_classes(target), asks=asks)):
         yield Check(found.name, found.state, found.text, found.mend)
+
+
+def _gone_messengers(target: str | None, store: str) -> Iterator[Check]:
+    """Messengers that messages wait for, and that no class has by that id any more."""
+    import asyncio
+
+    from ..deliveries.queries import BY_MESSENGER
+    from ..deliveries.sending import gone
+    from ..errors import AgentError
+    from ..serving.missing_messengers import ids_of
+    from .journal import open_journal
+
+    classes = {cls.__name__: cls for cls in _classes(target)}
+    try:
+        journal = open_journal(_store_of(target) or store)
+    except AgentError:
+        return  # said by _store; or there is none yet
+    try:
+        rows = journal.rows(BY_MESSENGER)
+    except AgentError:
+        return  # written by a release that knew no messengers
+    finally:
+        journal.close()
+    for row in rows:
+        cls = classes.get(str(row["root"]).partition("/")[0])
+        known = None if cls is None else asyncio.run(ids_of(cls))
+        if known is not None and row["messenger"] not in known and (row["waiting"] or row["asked"]):
+            waiting, asked = int(row["waiting"]), int(row["asked"])
+            what, _, mend = gone(row["messenger"], waiting=waiting, asked=asked, known=known).partition(". ")
+            yield Check(f"messenger {row['messenger']}", "note", f"{row['root']}: {what}", mend)
+
+
+def _store_of(target: str | None) -> str | None:
+    """The database of an app, by its address."""
+    from ..errors import AgentError
+    from ..serving.target import load
+
+    try:
+        loaded = None if target is None else load(target)
+    except AgentError:
+        return None
+    return next((app.store_url for _, app in loaded.mounts if app.store_url), None) if loaded else None
 
 
 def _classes(target: str | None) -> list[type[Any]]:

@@ -19,19 +19,23 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ..children import queries as runs
+from ..children.family import BELOW
 from ..children.telling import OPEN
 from ..current import current_call
 from ..door import stopping
 from ..door.answers import Answers
 from ..door.continuations import Continuations
 from ..door.submissions import AcceptedRun, Submissions
+from ..identity import Approver
 from ..journal import turn_rows
 from ..journal.feed import Cleared, FeedEvent, HistoryChanged, MessageUpdated, RunTold, TurnAccepted
+from ..journal.read import is_asking
 from ..journal.turn import Turn
 from ..messages import Message, Part
 from ..messengers.port import Moved, Refused
 from ..messengers.values import (
     Attachment,
+    Author,
     Draft,
     MessengerContext,
     MessengerEvent,
@@ -40,7 +44,8 @@ from ..messengers.values import (
     encode,
     going_on,
 )
-from ..observe.messenger_events import MessengerRefused
+from ..observe.events import Audit
+from ..observe.messenger_events import MessengerDeliveryFailed, MessengerRefused
 from ..store.port import AgentStore, Statement
 from ..turn.host import TurnHost
 from . import queries
@@ -49,7 +54,7 @@ from .delivery import STOPPED, Delivery, Following
 from .queries import DeliveryRow
 from .questions import QUESTION, Press, may_answer
 from .rules import CONTEXT, label_of
-from .sending import IN_DOUBT, Bot, Sender, key_of
+from .sending import GONE, IN_DOUBT, PATIENCE, Bot, Sender, key_of
 
 __all__ = ["MARK", "Accepted", "Courier", "Parts"]
 
@@ -58,6 +63,8 @@ log = logging.getLogger("everthink.messengers")
 MARK = "deliveries"
 """Under this name an agent keeps that there may be something to deliver."""
 NOTHING_TO_STOP = "There is nothing to stop."
+UNDECIDED = "The question was closed before anybody decided."
+"""What the model reads of a call that waits for nobody any more."""
 PER_THREAD = ("thread", "agent")
 """Who answers is another one in each thread."""
 TAKEN_UP = ("auto-continuation", "agent-tool", "submission")
@@ -86,6 +93,8 @@ class Parts:
     """That of another agent, by the id of its rows; `None` when there is no such agent any more."""
     begin_anew: Callable[[], Awaitable[object]]
     """Begins a new conversation, and keeps the old one."""
+    stop_run: Callable[[str, object], Awaitable[object]]
+    """Stops a run of a child, by its id, with the reason."""
     thread_moved: Callable[[str, str, str, str], Awaitable[None]]
     """Tells who has the messenger that a thread has another id: agent, messenger, before, after."""
 
@@ -289,9 +298,11 @@ class Courier:
             running = [turn for turn in host.turns if _context(turn) is not None or turn.continuation]
             for turn in running:
                 await stopping.cancel(host, turn.request_id, STOPPED)
-            said = "Stopped." if running else NOTHING_TO_STOP
+            ended = await self._end_waiting(QUESTION.stopped)
+            said = "Stopped." if running or ended else NOTHING_TO_STOP
         else:
             await stopping.cancel_all(host, STOPPED)
+            await self._end_waiting(QUESTION.closed)
             await self._parts.begin_anew()
             await self.close_questions()
             said = "Let's begin anew."
@@ -334,10 +345,12 @@ class Courier:
         ref = event.answering.get("ref")
         if row.body is None:
             if not may_answer(decode(Target, row.target), event.author, bot.definition.approvers):
+                self._audit(event, bot, press, row, "not theirs to decide")
                 return QUESTION.not_yours
             if await self._is_over(row):
                 await self.close_questions()
-            elif await self._decide(row, press.approved, label_of(event.author, None), ref):
+            elif await self._decide(row, press.approved, approver_of(event.author, bot), event.author, ref):
+                self._audit(event, bot, press, row)
                 return None
             await self._close_decided()
             row = await self._asked(press, bot) or row
@@ -374,11 +387,27 @@ class Courier:
         await host.store.apply([change])
         self._begin(known._replace(body=body), is_new=False)
 
-    async def _decide(self, row: DeliveryRow, approved: bool, by: str | None, ref: str | None) -> bool:
+    def _audit(
+        self, event: MessengerEvent, bot: Bot, press: Press, row: DeliveryRow, refused: str | None = None
+    ) -> None:
+        """Tell who has said yes or no, or was kept from it."""
+        self._host.emit(
+            Audit(
+                action="approval" if press.approved else "denial",
+                allowed=refused is None,
+                person=approver_of(event.author, bot).person,
+                target=row.call_id,
+                reason=refused,
+            )
+        )
+
+    async def _decide(
+        self, row: DeliveryRow, approved: bool, approver: Approver, author: Author, ref: str | None
+    ) -> bool:
         """Say yes or no to a call. False when somebody has before."""
         parts, now = self._parts, self._host.clock.now_ms()
         assert row.call_id is not None
-        body = await self._body(row, QUESTION.decided(approved=approved, by=by))
+        body = await self._body(row, QUESTION.decided(approved=approved, by=label_of(author, None)))
         shown = [row._replace(body=body)]
         if ref is not None and ref != row.ref:
             # The message that was pressed is one of which nobody knew: another may be on its way.
@@ -389,7 +418,7 @@ class Courier:
             more = [queries.decided(row, body, now=now, ref=ref), *map(queries.planned, shown[1:])]
             if goes_on:
                 more.append(parts.continuations.save(None))
-            if not await parts.answers.apply_approval(row.call_id, approved, more=more):
+            if not await parts.answers.apply_approval(row.call_id, approved, more=more, approver=approver):
                 return False
             parts.continuations.answered(auto_continue=goes_on, owner=None)
         for one in shown:
@@ -429,13 +458,46 @@ class Courier:
         run = (await runs.of_children(host.store.database, [host.id])).get(host.id)
         return run is None or run.status not in OPEN
 
-    async def close_questions(self) -> None:
-        """Nobody is to decide any more what was asked here."""
-        host = self._host
-        for row in await queries.open_questions(host.store):
-            [fresh] = await host.store.apply([queries.decided(row, QUESTION.closed, now=host.clock.now_ms())])
-            if fresh:
-                self._begin(row._replace(body=QUESTION.closed), is_new=False)
+    async def close_questions(self, why: str = QUESTION.closed) -> None:
+        """Nobody is to decide any more what was asked here, wherever they look. `why`: what people read."""
+        for row in await queries.open_questions(self._host.store):
+            await self._close(row, why)
+
+    async def _close(self, row: DeliveryRow, why: str) -> None:
+        """The call waits for nobody any more, and the question says so: one commit, where it still waits."""
+        host, answers = self._host, self._parts.answers
+        body = await self._body(row, why) if why == QUESTION.stopped else why
+        closed = queries.decided(row, body, now=host.clock.now_ms())
+        assert row.call_id is not None
+        async with self._parts.continuations.lock:
+            if not await answers.apply_approval(row.call_id, False, reason=UNDECIDED, more=[closed]):
+                await host.store.apply([closed])  # the conversation has gone on, or is another one
+        rows = await queries.of_turn(host.store, row.turn)
+        fresh = next((one for one in rows if one.part == row.part), row)
+        if fresh.body == body:
+            self._begin(fresh, is_new=False)
+
+    async def _end_waiting(self, why: str) -> bool:
+        """End what waits for a person who was asked here: calls of this conversation, and runs of children
+        that nothing here waits for. False when nothing does."""
+        store, continuations = self._host.store, self._parts.continuations
+        asked = await queries.open_questions(store)
+        await self.close_questions(why)
+        if asked and continuations.pending is not None:
+            async with continuations.lock:  # another call of the batch had its answer
+                await store.apply([continuations.forget()])
+        waiting = [run for run in await runs.open_runs(store) if await self._asks_here(run)]
+        for run in waiting:
+            await self._parts.stop_run(run.run_id, STOPPED)
+        return bool(asked or waiting)
+
+    async def _asks_here(self, run: runs.RunRow) -> bool:
+        """True for a run that is shown in a chat, and waits for a person's answer: it, or one below it."""
+        store = self._host.store
+        if not await queries.is_known(AgentStore(store.database, run.child), run.run_id):
+            return False
+        below = [AgentStore(store.database, agent) for (agent,) in await store.fetch(BELOW, run.child)]
+        return any([await is_asking(one) for one in below])
 
     async def _close_below(self, run_id: str) -> None:
         """A run is over: what it has asked and nobody has decided is closed."""
@@ -493,16 +555,19 @@ class Courier:
         follows = row.body is None
         if follows and row.turn not in self._followed:
             self._followed[row.turn] = Following(self._host, row.turn, row.root, is_new=is_new)
-        running: list[Delivery] = []
+        running: list[Delivery | _Waiting] = []
         rests: Callable[[], bool] = lambda: bool(running) and running[0].waits  # noqa: E731
         self._parts.background(self._deliver(row, lane, running), rests=rests)
 
-    async def _deliver(self, row: DeliveryRow, lane: asyncio.Lock, running: list[Delivery]) -> None:
+    async def _deliver(
+        self, row: DeliveryRow, lane: asyncio.Lock, running: list[Delivery | _Waiting]
+    ) -> None:
         try:
             async with lane:
                 bot = (await self._parts.bots(row.root)).get(row.messenger)
                 if bot is None:
-                    log.error("%s: there is no messenger %r any more", self._host.id, row.messenger)
+                    running[:] = [_WAITS]
+                    await self._without_messenger(row)
                     return
                 sender = self._sender(row, bot)
                 while (failure := await self._tried(row, sender, running)) is not None:
@@ -514,7 +579,35 @@ class Courier:
             if not lane.locked():
                 self._lanes.pop(_lane(row), None)
 
-    async def _tried(self, row: DeliveryRow, sender: Sender, running: list[Delivery]) -> Exception | None:
+    async def _without_messenger(self, row: DeliveryRow) -> None:
+        """Its messenger is called otherwise now, or was taken away. It is tried when that comes back, in
+        another process, and counts as failed when it has not within a day of when that was seen first."""
+        host = self._host
+        rows = [one for one in await queries.of_turn(host.store, row.turn) if one.is_open]
+        if row.body is not None:
+            rows = [one for one in rows if one.part == row.part]
+        if not rows:
+            return
+        log.info("%s: there is no messenger %r any more", host.id, row.messenger)  # who has it warns
+        now = host.clock.now_ms()
+        since = min((one.updated_at for one in rows if one.error == GONE), default=now)
+        seen = [one._replace(error=GONE, updated_at=since) for one in rows]
+        await host.store.apply([queries.changed(one) for one in seen if one not in rows])
+        await host.clock.sleep(max(0.0, since / 1000 + PATIENCE - now / 1000))
+        for one in await queries.of_turn(host.store, row.turn):
+            if one.is_open and one.part in {known.part for known in seen}:
+                now = host.clock.now_ms()
+                failed = one._replace(state="failed", error=GONE, not_before=None, updated_at=now)
+                await host.store.apply([queries.changed(failed)])
+                host.emit(
+                    MessengerDeliveryFailed(
+                        messenger=one.messenger, turn_id=one.turn, part=one.part, error=GONE
+                    )
+                )
+
+    async def _tried(
+        self, row: DeliveryRow, sender: Sender, running: list[Delivery | _Waiting]
+    ) -> Exception | None:
         """Show it to its end. What was raised, if that is nothing that a platform does."""
         try:
             if row.body is not None:
@@ -614,6 +707,16 @@ class Courier:
         return _context_in(said[-1:])
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A delivery that has nothing to do now."""
+
+    waits: bool = True
+
+
+_WAITS = _Waiting()
+
+
 def _asks_for(row: DeliveryRow) -> str | None:
     return decode(Target, row.target).asks_for
 
@@ -663,6 +766,17 @@ def _context_in(messages: Sequence[Message]) -> MessengerContext | None:
         return msgspec.convert(kept, MessengerContext)
     except msgspec.ValidationError:
         return None  # of a release that said it otherwise
+
+
+def approver_of(author: Author, bot: Bot) -> Approver:
+    """Who has pressed a button, as the call is told."""
+    return Approver(
+        messenger=bot.id,
+        provider=bot.definition.messenger.provider,
+        user_id=author.user_id,
+        user_name=author.user_name,
+        full_name=author.full_name,
+    )
 
 
 async def _first(*waits: Awaitable[Any]) -> None:

@@ -9,6 +9,7 @@ Only an agent without a parent has messengers: children are of the same class, a
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -43,13 +44,15 @@ from .rules import (
     key_of,
     resolved,
 )
-from .sending import Bot, Bots
+from .sending import Bot, Bots, gone
 
 __all__ = ["Inbox", "Parts"]
 
 log = logging.getLogger("everthink.messengers")
 
 KINDS: tuple[EventKind, ...] = get_args(EventKind)
+MEETING = 3.0
+"""Seconds for which a message waits that may name the bot, until the platform has said what it is called."""
 REMEMBERED = 10_000
 """So many threads are known without asking the database."""
 LARGEST_FILE = 20 * 1024 * 1024
@@ -88,6 +91,13 @@ class Inbox:
         """Have the messengers that the agent declares. Raises `InvalidSettings` for what makes no sense."""
         definitions = checked(await self._parts.hooks.get_messengers())
         self.bots = self._parts.bots.know(self._parts.address.id, definitions) if definitions else {}
+        await self._warn_of_those_gone()
+
+    async def _warn_of_those_gone(self) -> None:
+        """Say that messages wait for a messenger that is called otherwise now, or was taken away."""
+        for id, count in (await queries.waiting_for(self._parts.store)).items():
+            if id not in self.bots:
+                log.warning("%s: %s", self._parts.address, gone(id, waiting=count, known=self.bots))
 
     @property
     def paths(self) -> frozenset[str]:
@@ -105,6 +115,16 @@ class Inbox:
     def verify(self, bot: Bot, headers: Mapping[str, str], body: bytes) -> bool:
         """True when the platform has sent this."""
         return bot.definition.messenger.verify(headers, body, now=self._parts.clock.now_ms() / 1000)
+
+    async def has_met(self, bot: Bot, arrived: Arrived) -> bool:
+        """Learn at the first use what the platform calls a bot. True when what has arrived is to be read once
+        more: somebody may be called by a name in it, and the bot had another one."""
+        meeting, before = bot.meet(), bot.definition.messenger.user_name
+        names = (event.message for event in arrived.events if event.kind != "mention")
+        if meeting is None or not any(one is not None and "@" in one.text for one in names):
+            return False
+        await asyncio.wait([meeting], timeout=MEETING)
+        return bot.definition.messenger.user_name != before
 
     async def take(self, bot: Bot, arrived: Arrived) -> None:
         """Accept what a webhook or a poll has brought. It is durable when this returns."""

@@ -60,6 +60,7 @@ class Polling:
         failures = 0
         while True:
             try:
+                await bot.met()
                 await self._once(bot, adapter)
                 failures = 0
             except Exception as error:

@@ -13,6 +13,7 @@ from ..children.family import BELOW
 from ..store.port import AgentStore, Row, Statement
 
 __all__ = [
+    "BY_MESSENGER",
     "LEFT",
     "QUESTIONS",
     "TABLES",
@@ -38,6 +39,7 @@ __all__ = [
     "questions_below",
     "thread",
     "threads_moved",
+    "waiting_for",
 ]
 
 State = Literal["planned", "sending", "sent", "done", "failed"]
@@ -86,6 +88,14 @@ LEFT = (
     " WHERE state NOT IN ('done', 'failed') GROUP BY agent"
 )
 """The conversations that have something to show, and when."""
+
+
+BY_MESSENGER = (
+    "SELECT root, messenger, SUM(CASE WHEN state NOT IN ('done', 'failed') THEN 1 ELSE 0 END) AS waiting,"
+    f" SUM(CASE WHEN part >= {QUESTIONS} AND call_id IS NOT NULL AND body IS NULL AND state <> 'failed'"
+    " THEN 1 ELSE 0 END) AS asked FROM deliveries GROUP BY root, messenger ORDER BY root, messenger"
+)
+"""How many messages each messenger of each agent is to deliver, and how many of its questions are open."""
 
 
 class DeliveryRow(NamedTuple):
@@ -278,6 +288,13 @@ def among(agents: int) -> str:
         f"SELECT agent, {_COLUMNS} FROM deliveries{which}"
         " ORDER BY created_at DESC, turn DESC, part DESC LIMIT ?"
     )
+
+
+async def waiting_for(store: AgentStore) -> dict[str, int]:
+    """How many messages are to be delivered by each messenger of this agent, in whichever conversation."""
+    sql = "SELECT messenger, COUNT(*) FROM deliveries WHERE root = :agent"
+    rows = await store.fetch(f"{sql} AND state NOT IN ('done', 'failed') GROUP BY messenger")
+    return {messenger: int(count) for messenger, count in rows}
 
 
 async def newest(store: AgentStore, *, limit: int) -> list[DeliveryRow]:

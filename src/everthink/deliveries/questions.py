@@ -65,6 +65,7 @@ def may_answer(target: Target, author: Author, approvers: Sequence[str] | None) 
 class _Question:
     closed = "This question is closed."
     passed = "⌛ Closed: the conversation went on before anybody decided."
+    stopped = "⌛ Closed: stopped before anybody decided."
     not_yours = "This is not yours to decide."
     elsewhere = "Please answer this on the page."
 
@@ -98,7 +99,9 @@ class _Question:
     def decided_before(self, body: str | None) -> str:
         """What whoever comes too late is told. `body`: what the message says since."""
         outcome = (body or self.closed).rpartition("\n\n")[2]
-        return outcome if outcome in (self.closed, self.passed) else f"Decided already: {outcome}"
+        return (
+            outcome if outcome in (self.closed, self.passed, self.stopped) else f"Decided already: {outcome}"
+        )
 
     def became(self, part: Part) -> str:
         """What the message says once a call waits for nobody any more."""

@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from ..backoff import backoff
 from ..clock import Clock
@@ -33,27 +34,44 @@ from ..store.port import AgentStore
 from . import queries
 from .queries import DeliveryRow, State
 
-__all__ = ["IN_DOUBT", "Bot", "Bots", "Sender", "is_unreadable", "key_of"]
+__all__ = ["GONE", "IN_DOUBT", "PATIENCE", "Bot", "Bots", "Sender", "gone", "is_unreadable", "key_of"]
 
 log = logging.getLogger("everthink.messengers")
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds before a platform that could not be reached is tried again: doubled each time, up to the second."""
+GONE = "The messenger is gone: get_messengers has none of this id."
+PATIENCE = 24 * 3600.0
+"""Seconds for which a message waits for a messenger that is gone, before it counts as failed."""
 IN_DOUBT = "Nobody knows whether it was shown, and it is not to be repeated."
 MOST_WITHDRAWALS = 8
 """How often a platform is asked to stop showing that an answer comes."""
+MEETS_AGAIN = 60.0
+"""Seconds after which a platform is asked again what a bot is called that did not say."""
 LAST_WORD = 0.9
 """Seconds that a message which is being sent gets when its agent leaves memory."""
+
+
+@runtime_checkable
+class Meeting(Protocol):
+    """An adapter that asks its platform what the bot is called."""
+
+    async def meet(self) -> str | None:
+        """Be called what the platform says from now on. What `user_name` was, if that was another name."""
+        ...
 
 
 class Bot:
     """A messenger in this process: its definition, and when it may next send something."""
 
-    __slots__ = ("_clock", "_next", "definition", "id")
+    __slots__ = ("_clock", "_is_met", "_meeting", "_meets_at", "_next", "definition", "id")
 
     def __init__(self, id: str, definition: MessengerDefinition, clock: Clock) -> None:
         self.id, self.definition, self._clock = id, definition, clock
         self._next = 0.0
+        self._is_met = not isinstance(definition.messenger, Meeting)
+        self._meeting: asyncio.Task[None] | None = None
+        self._meets_at = 0.0
 
     @property
     def may_announce(self) -> bool:
@@ -62,6 +80,45 @@ class Bot:
         definition = self.definition
         guesses = definition.messenger.capabilities.repeats == "neither"
         return not guesses or definition.delivery.on_uncertain == "repeat"
+
+    async def met(self) -> None:
+        """Know what the platform calls the bot, where the adapter asks. Raises what that raises."""
+        adapter = self.definition.messenger
+        if self._is_met or not isinstance(adapter, Meeting):
+            return
+        before = await adapter.meet()
+        self._is_met = True
+        if before is not None:
+            log.warning(
+                "messenger %s: user_name is %r, and %s calls the bot %r. It listens to @%s from now on: write"
+                " user_name=%r.",
+                *(self.id, before, adapter.provider, adapter.user_name, adapter.user_name, adapter.user_name),
+            )
+
+    def meet(self) -> asyncio.Task[None] | None:
+        """The same in the background: what is under way; `None` when it is known, or not to be known now."""
+        now = self._clock.monotonic()
+        if self._is_met or (self._meeting is None and now < self._meets_at):
+            return None
+        if self._meeting is None:
+            self._meets_at = now + MEETS_AGAIN
+            self._meeting = asyncio.create_task(self._met())
+        return self._meeting
+
+    async def _met(self) -> None:
+        try:
+            await self.met()
+        except DeliveryError as error:
+            log.info("messenger %s does not know yet what it is called: %s", self.id, error)
+        except Exception:
+            log.exception("messenger %s does not know what it is called: meet of the adapter raised", self.id)
+        finally:
+            self._meeting = None
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        if self._meeting is not None:
+            self._meeting.cancel()
 
     async def room(self) -> None:
         """Return when the bot may send one more thing, in whichever chat."""
@@ -104,7 +161,10 @@ class Bots:
         adapters = {
             id(bot.definition.messenger): bot for bots in self._known.values() for bot in bots.values()
         }
-        self._known = {}
+        known, self._known = self._known, {}
+        for bots in known.values():
+            for bot in bots.values():
+                bot.close()
         for bot in adapters.values():
             await bot.definition.messenger.close()
 
@@ -280,7 +340,8 @@ class Sender:
 
     async def fail(self, row: DeliveryRow, why: str) -> DeliveryRow:
         """It is not shown, and nobody tries again."""
-        log.warning("%s: a message to %s is not delivered: %s", self.agent, row.messenger, why)
+        again = "" if why == IN_DOUBT else " It is kept: deliver_again() sends it once more."
+        log.warning("%s: a message to %s is not delivered: %s%s", self.agent, row.messenger, why, again)
         row = await self.save(row, state="failed", error=why, not_before=None)
         self.emit(
             MessengerDeliveryFailed(messenger=row.messenger, turn_id=row.turn, part=row.part, error=why)
@@ -328,6 +389,20 @@ class Sender:
 def _waited(attempts: int) -> float:
     """Seconds between the first of so many tries and the last."""
     return sum(backoff(tried, first=FIRST_PAUSE, most=LONGEST_PAUSE) for tried in range(1, attempts))
+
+
+def gone(id: str, *, waiting: int, asked: int = 0, known: Collection[str]) -> str:
+    """What waits for a messenger that is not there any more, and what may be done about it."""
+    what = [f"{waiting} {'message waits' if waiting == 1 else 'messages wait'} for it"] if waiting else []
+    if asked:
+        words = "question waits" if asked == 1 else "questions wait"
+        what.append(f"{asked} {words} for a button that nobody hears")
+    there = ", ".join(sorted(known)) or "none"
+    return (
+        f"there is no messenger {id!r} any more (there is: {there}), and {' and '.join(what)}. Call"
+        " one of get_messengers by that id again: else what waits counts as failed after a day, and whoever"
+        " asked hears nothing."
+    )
 
 
 def is_unreadable(row: DeliveryRow) -> bool:

@@ -6,7 +6,7 @@ actor --> Messaging: Inbox, of an agent without a parent that declares messenger
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ..address import Address
@@ -41,6 +41,7 @@ class Messaging:
         "_offsets",
         "_polled",
         "_rests",
+        "_stop_run",
         "inbox",
     )
 
@@ -53,11 +54,12 @@ class Messaging:
         bots: Bots,
         background: Callable[..., None],
         rests: Callable[[], bool],
+        stop_run: Callable[[str, object], Awaitable[object]],
     ) -> None:
         """`chat` are the parts of its conversation: see `runtime/chat.py`. `rests`: whether it only waits for
-        a person."""
+        a person. `stop_run`: stops a run of a child, by its id, with the reason."""
         self._address, self._chat, self._kin, self._bots = address, chat, kin, bots
-        self._background, self._rests = background, rests
+        self._background, self._rests, self._stop_run = background, rests, stop_run
         self._host: TurnHost = chat.host
         self._courier: Courier | None = None
         self._offsets: dict[str, int] | None = None
@@ -125,6 +127,7 @@ class Messaging:
                     rests=self._rests,
                     courier=self._courier_by_id,
                     begin_anew=self._begin_anew,
+                    stop_run=self._stop_run,
                     thread_moved=self._thread_moved,
                 )
             )

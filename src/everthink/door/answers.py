@@ -17,7 +17,7 @@ import msgspec
 
 from ..current import in_active_turn
 from ..errors import InvalidTurn
-from ..identity import mark_of
+from ..identity import Approver, mark_of
 from ..journal import queries
 from ..journal.feed import MessageUpdated
 from ..journal.interactions import holder_of, is_pending, with_approval, with_result
@@ -142,7 +142,10 @@ class Answers:
         question = await question_of(host.store, call_id)
         if question is not None and not is_error:
             given = read_answer(question.forms, output)
-            return await self._answer(call_id, question, given, more, stranger=stranger, asked=asked, by=by)
+            approver = None if by is None else Approver(identity=by)
+            return await self._answer(
+                call_id, question, given, more, stranger=stranger, asked=asked, by=approver
+            )
         if stranger is not None and not await is_open(host.store, call_id, in_browser=True, by=mark_of(by)):
             return False
         changed = await self._apply(
@@ -172,12 +175,13 @@ class Answers:
         stranger: Stranger | None = None,
         asked: str | None = None,
         by: Any = None,
+        approver: Approver | None = None,
     ) -> bool:
         """Answer a call that asked for approval. `more` rides in the commit that keeps the answer. `asked` is
         the id of the question that is meant: a call that asks another by now does not take it.
 
         `stranger`: a client says so, and it counts only for a call that the ledger holds as asking.
-        `by` is who said so, as JSON: the call runs in their name.
+        `by` is who said so, as JSON: the call runs in their name. `approver`: somebody in a messenger.
         """
         host = self._host
         check_call("apply_tool_approval", tool_call_id=call_id, asked=asked)
@@ -191,11 +195,16 @@ class Answers:
             declined = {name: Given("decline") for name in live.forms}
             given = yes_to(live.forms) if approved else declined
             return self._answer_live(call_id, live, given, stranger=stranger, asked=asked)
+        approver = Approver(identity=by) if approver is None and by is not None else approver
         question = await question_of(host.store, call_id) if approved else None
         if question is not None:
             given = yes_to(question.forms)
-            return await self._answer(call_id, question, given, more, stranger=stranger, asked=asked, by=by)
-        return await self._approve(call_id, approved, reason, more, stranger=stranger, asked=asked, by=by)
+            return await self._answer(
+                call_id, question, given, more, stranger=stranger, asked=asked, by=approver
+            )
+        return await self._approve(
+            call_id, approved, reason, more, stranger=stranger, asked=asked, by=approver
+        )
 
     def _answer_live(
         self,
@@ -249,7 +258,7 @@ class Answers:
         *,
         stranger: Stranger | None,
         asked: str | None,
-        by: Any,
+        by: Approver | None,
     ) -> bool:
         """Keep what somebody answered to the question of a tool, which then goes on in their name."""
         if isinstance(given, str):
@@ -270,11 +279,11 @@ class Answers:
         answers: dict[str, Any] | None = None,
         stranger: Stranger | None,
         asked: str | None,
-        by: Any,
+        by: Approver | None,
     ) -> bool:
         host = self._host
         if approved and by is not None:
-            more = [queries.approved_by(call_id, who=encode_json(by).decode()), *more]
+            more = [queries.approved_by(call_id, who=encode_json(by.as_json()).decode()), *more]
         if stranger is not None and not await is_open(host.store, call_id, in_browser=False):
             return False
         again = stranger is not None and await asks_again(host.store, call_id)

@@ -4,6 +4,7 @@ from everthink.hooks import ToolCall, TurnContext, has_tool_call
 """
 
 from ..facades import help_from
+from ..identity import Approver
 from .values import (
     CalledTool,
     ChatErrorContext,
@@ -22,6 +23,7 @@ from .values import (
 )
 
 __all__ = [
+    "Approver",
     "CalledTool",
     "ChatErrorContext",
     "ChatResponse",

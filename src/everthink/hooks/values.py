@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 
 from ..abort import AbortSignal
 from ..errors import InvalidSettings
+from ..identity import Approver
 from ..messages import UNSET, Message, tool_name
 from ..models import port as model
 from ..settings import as_settings, check_call, check_fields, shown, snake
@@ -279,6 +280,8 @@ class ToolCall:
     identity: Any = None
     """Who asked for this turn, as `authenticate` said, as JSON."""
     type: Literal["tool-call"] = "tool-call"
+    approved_by: Approver | None = None
+    """Who said yes to the call; `None` when nobody was asked, or nobody said who."""
 
     @property
     def name(self) -> str:

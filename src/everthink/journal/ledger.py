@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..identity import Approver
 from ..store.port import AgentStore
 from ..tools.question import Answer, Form, Given
 from . import queries
@@ -42,8 +43,8 @@ class Asked:
     state: Literal["open", "approved", "denied", "taken", "over"]
     """`taken`: a turn has begun to run it, and how it ended is not known. `over`: it has run."""
     input: Any
-    by: Any = None
-    """Who said yes, as JSON."""
+    by: Approver | None = None
+    """Who said yes."""
     question: Asking | None = None
     """What it asks a person, when it is a tool's own question."""
 
@@ -111,11 +112,11 @@ async def approval_of(store: AgentStore, call_id: str, *, running: str) -> Asked
     if asking and not states & {"done", "failed"}:
         turn, tool, state, _, text, who, question = asking[0]
         is_open: Any = "open" if state == "asked" else state
-        return Asked(turn, tool, is_open, _value(text), _value(who), _asking(question))
+        return Asked(turn, tool, is_open, _value(text), Approver.of(_value(who)), _asking(question))
     turn, tool, state, _, text, who, _ = rows[-1]  # the oldest: later ones are turns that ran it
     # One that was begun with an answer and cut off has it still.
     answered = None if rows[0][6] is None else _asking(rows[0][6])
-    return Asked(turn, tool, _approval(state, states), _value(text), _value(who), answered)
+    return Asked(turn, tool, _approval(state, states), _value(text), Approver.of(_value(who)), answered)
 
 
 async def question_of(store: AgentStore, call_id: str) -> Asking | None:

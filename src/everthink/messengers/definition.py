@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Never, TypedDict, TypeVar, cast, get_args
 
 from ..errors import InvalidSettings
 from ..kinds import check_fields, shown
+from ..surface import knows_its_options
 from .port import Messenger
 from .values import Author, MessengerContext
 
@@ -37,6 +38,7 @@ __all__ = [
     "Verify",
     "checked",
     "define_messengers",
+    "factory",
 ]
 
 RespondTo = Literal["direct-message", "mention", "subscribed-thread", "action"]
@@ -55,6 +57,7 @@ class SelfConversation:
     """The agent that has the messenger answers itself."""
 
 
+@knows_its_options()
 @dataclass(frozen=True, slots=True)
 class SubAgentConversation:
     """A child of the agent that has the messenger answers; one for each name."""
@@ -64,10 +67,12 @@ class SubAgentConversation:
     """Default: the class of the agent that has the messenger."""
 
 
+F = TypeVar("F", bound=Callable[..., Any])
 Resolver = Callable[[MessengerContext], Any]
 Conversation = Literal["thread", "self", "agent"] | Resolver
 
 
+@knows_its_options()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryPolicy:
     """How answers are shown."""
@@ -110,6 +115,12 @@ class CommonOptions(TypedDict, total=False):
     adapter_name: str | None
 
 
+def factory(function: F) -> F:
+    """A factory of a platform refuses an option that neither it nor `MessengerDefinition` has."""
+    return knows_its_options(*CommonOptions.__annotations__)(function)
+
+
+@knows_its_options()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessengerDefinition:
     """One bot of one platform, and how it behaves:
@@ -162,10 +173,15 @@ class MessengerDefinition:
 
 
 def define_messengers(
-    messengers: Mapping[str, MessengerDefinition],
+    messengers: Mapping[str, MessengerDefinition] | None = None, **unknown: Never
 ) -> Mapping[str, MessengerDefinition]:
     """The messengers of an agent, as they are written: for readers and for types."""
-    return messengers
+    for id in unknown:
+        raise InvalidSettings(
+            f"define_messengers() has no option {id!r}.",
+            next_step=f'It takes one dict: define_messengers({{"{id}": …}}).',
+        )
+    return messengers or {}
 
 
 def checked(messengers: Any) -> dict[str, MessengerDefinition]:

@@ -21,7 +21,7 @@ import msgspec
 
 from ..errors import InvalidSettings, MissingExtra
 from ..kinds import shown
-from .definition import CommonOptions, MessengerDefinition, Verify
+from .definition import CommonOptions, MessengerDefinition, Verify, factory
 from .mentions import with_handle
 from .port import LONGEST_BODY, DeliveryError, RateLimited, Refused, Uncertain, Unreachable
 from .rest import Answer, Rest, fetched, origin_of
@@ -330,6 +330,7 @@ _TOKENS = "t"
 """Before the id of a message that was made with the token of an interaction: it is edited with that."""
 
 
+@factory
 def discord_messenger(
     *,
     user_name: str,
@@ -549,7 +550,25 @@ def _drawn(draft: Draft) -> JSON:
 def _words(what: str, answer: Answer) -> str:
     said = answer.json()
     code = f" ({said['code']})" if said.get("code") else ""
-    return f"Discord answered {what} with {answer.status}{code}: {said.get('message') or 'no words'}."
+    words = "; ".join([str(said.get("message") or "no words"), *_wrong_fields(said.get("errors"))])
+    return f"Discord answered {what} with {answer.status}{code}: {words.rstrip('.')}."
+
+
+def _wrong_fields(errors: Any, path: str = "") -> list[str]:
+    """What Discord says of fields of a body: `0.name: Command name is invalid`."""
+    if not isinstance(errors, dict):
+        return []
+    found: list[str] = []
+    for key, below in cast("dict[str, Any]", errors).items():
+        if key == "_errors" and isinstance(below, list):
+            found += [
+                f"{path}: {cast('dict[str, Any]', one).get('message')}"
+                for one in cast("list[Any]", below)
+                if isinstance(one, dict)
+            ]
+        else:
+            found += _wrong_fields(below, f"{path}.{key}".lstrip("."))
+    return found
 
 
 def _refuse(what: str, answer: Answer) -> NoReturn:

@@ -114,7 +114,9 @@ class RateLimited(DeliveryError):
     """The platform wants to be left alone for `after` seconds. Nothing was shown."""
 
     def __init__(self, what: str, *, after: float) -> None:
-        super().__init__(what, kept="The answer is stored.", next_step=f"It is sent again in {after:g} s.")
+        super().__init__(
+            what, next_step=f"The platform wants to be asked again in {after:g} s at the earliest."
+        )
         self.after = after
 
 
@@ -146,5 +148,5 @@ class Refused(DeliveryError):
     def __init__(
         self, what: str, *, why: Literal["blocked", "gone", "invalid", "unauthorized"] = "invalid"
     ) -> None:
-        super().__init__(what, kept="The answer is stored.")
+        super().__init__(what)
         self.why: Literal["blocked", "gone", "invalid", "unauthorized"] = why

@@ -23,7 +23,7 @@ import msgspec
 
 from ..errors import InvalidSettings
 from ..kinds import shown
-from .definition import CommonOptions, MessengerDefinition, Verify
+from .definition import CommonOptions, MessengerDefinition, Verify, factory
 from .mentions import with_handle
 from .port import LONGEST_BODY, DeliveryError, RateLimited, Refused, Uncertain, Unreachable
 from .rest import Answer, Rest, fetched, origin_of
@@ -308,6 +308,7 @@ class Slack:
         _refuse(method.partition("?")[0], answer, said)
 
 
+@factory
 def slack_messenger(
     *,
     user_name: str,

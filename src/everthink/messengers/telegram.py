@@ -17,7 +17,7 @@ import msgspec
 
 from ..errors import InvalidSettings
 from ..kinds import shown
-from .definition import CommonOptions, MessengerDefinition, Verify
+from .definition import CommonOptions, MessengerDefinition, Verify, factory
 from .port import LONGEST_BODY, DeliveryError, Moved, RateLimited, Refused, Unreachable
 from .rest import Answer, Rest
 from .telegram_markup import as_html
@@ -62,6 +62,7 @@ _MEDIA: dict[str, str | None] = {
 }
 
 
+@factory
 def telegram_messenger(
     *,
     token: str | None = None,
@@ -356,7 +357,6 @@ class Telegram:
 
     async def poll(self, offset: int | None) -> tuple[int | None, list[Arrived]]:
         """What is new since `offset`, as soon as there is something. And from where to ask next."""
-        self.user_name = self.user_name or await self.name()
         body = {"timeout": POLL_SECONDS, "allowed_updates": list(UPDATES)}
         if offset is not None:
             body["offset"] = offset
@@ -372,6 +372,12 @@ class Telegram:
             return self._read(update)
         except ValueError:
             return Arrived(ignored=("unreadable",))  # it would come again and again, before all others
+
+    async def meet(self) -> str | None:
+        """Learn what Telegram calls the bot: it is mentioned by that, whatever `user_name` was. What that
+        was, if it was another name."""
+        before, self.user_name = self.user_name, await self.name() or self.user_name
+        return before if before and before.lower() != self.user_name.lower() else None
 
     async def name(self) -> str:
         """The handle that Telegram has of the bot."""

@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from ..surface import knows_its_options
+
 __all__ = [
     "Action",
     "Arrived",
@@ -205,6 +207,7 @@ class Draft(_Value, frozen=True):
     """False while more is to come."""
 
 
+@knows_its_options()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What a platform can do."""
@@ -233,6 +236,7 @@ class Capabilities:
         }
 
 
+@knows_its_options()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessengerLimits:
     """How much and how often. Times are seconds."""

@@ -819,6 +819,8 @@ class Audit(EventBody, frozen=True, kw_only=True):
     allowed: bool
     identity: Any = None
     """Who it was, as the application's `authenticate` said, as JSON."""
+    person: dict[str, Any] | None = None
+    """Who it was in a messenger: `messenger`, `provider`, `user_id`, `user_name`, `full_name`."""
     connection_id: str | None = None
     address: str | None = None
     """Where they came from."""

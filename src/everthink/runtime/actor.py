@@ -232,7 +232,13 @@ class Actor:
             self.declared = Tasks(later, self.alarms, self.chat.submissions, self.hooks)
             rests = partial(self.chat.is_resting, self._rests)
             self.messaging = Messaging(
-                address, self.chat, kin=kin, bots=bots, background=background, rests=rests
+                address,
+                self.chat,
+                kin=kin,
+                bots=bots,
+                background=background,
+                rests=rests,
+                stop_run=lambda run, reason: self.children.runs.cancel(run, reason),
             )
         self.idle_since: float | None = None
         """Since when nobody has needed this agent, as far as its directory has noticed."""

@@ -22,7 +22,7 @@ from ..messengers.definition import MessengerDefinition, checked
 from ..messengers.port import DeliveryError, Messenger, Refused
 from ..think import Think
 
-__all__ = ["Found", "Named", "what_is_missing"]
+__all__ = ["Found", "Named", "ids_of", "what_is_missing", "who_answers"]
 
 ANSWERING = 5.0
 """Seconds that all platforms together get to answer."""
@@ -74,6 +74,16 @@ async def _of_class(cls: type[Think], *, asks: bool) -> list[Found]:
     return list(rows)
 
 
+async def ids_of(cls: type[Agent]) -> set[str] | None:
+    """The ids of the messengers of a class; `None` when only its agents know them."""
+    if not declares_messengers(cls):
+        return set()
+    try:
+        return set(checked(await call_hook(object.__new__(cast("type[Think]", cls)).get_messengers)))
+    except Exception:  # noqa: BLE001 - what_is_missing tells why
+        return None
+
+
 def _words(error: Exception) -> str:
     return str(error) if is_for_people(error) else f"{type(error).__name__}: {error}"
 
@@ -119,6 +129,30 @@ async def _asked(found: Found, adapter: Messenger, named: Named) -> Found:
         mend = f'Write user_name="{called}": people are answered who call it that.'
         return Found(found.name, "note", f"{text}, and user_name says {adapter.user_name}", mend)
     return Found(found.name, "ok", text)
+
+
+async def who_answers(definition: MessengerDefinition, variable: str) -> tuple[str, bool]:
+    """What is to be said of the bot whose token an environment variable has, and whether it answers."""
+    adapter = definition.messenger
+    assert isinstance(adapter, Named)
+    platform = adapter.provider.title()
+    try:
+        return f"{platform}: @{await asyncio.wait_for(adapter.name(), ANSWERING)} answers, too.", True
+    except Refused as error:
+        if error.why == "unauthorized":
+            words = f"{platform} does not know the token in {variable}, so no bot answers: {error.what}"
+            return f"{words} Copy it once more from {platform}, and start again.", False
+        why = error.what
+    except DeliveryError as error:
+        why = error.what
+    except TimeoutError:
+        why = f"It has not answered within {ANSWERING:g} seconds."
+    finally:
+        await adapter.close()
+    return (
+        f"{platform} was not reached, so the bot of {variable} does not answer yet: {why} It is tried on.",
+        False,
+    )
 
 
 def _unknown(found: Found, why: str) -> Found:

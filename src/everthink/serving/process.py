@@ -20,6 +20,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, TextIO
@@ -278,15 +279,15 @@ def main() -> int:
     begun = time.perf_counter()
     quiet_logs(access=False, level="info" if settings["verbose"] else "warning")
     listener = socket.socket(fileno=settings["fd"])
-    base = address(listener)
+    base, has_bot = address(listener), False
     try:
         loaded = load(settings["target"], ask=Asked(**settings["asked"]))
         use_demo_models(loaded)
         for _, app in loaded.mounts:
             app.network.loopback = True  # MCP servers are tried on one's own machine first
         asgi: Any = WithPage(loaded, hosts=settings["hosts"])
-        if loaded.app is not None and loaded.app.talk_on_telegram(os.environ.get("TELEGRAM_BOT_TOKEN")):
-            tell("  Telegram: the bot of TELEGRAM_BOT_TOKEN answers, too.")
+        token = os.environ.get("TELEGRAM_BOT_TOKEN")
+        has_bot = loaded.app is not None and loaded.app.talk_on_telegram(token)
     except AgentError as error:
         print_error(error)
         if isinstance(error, WrittenWrongly) and not settings["again"]:
@@ -302,6 +303,8 @@ def main() -> int:
     def ready() -> None:
         if loaded is None:
             return
+        if has_bot:  # nobody waits for it: the platform may be far away
+            threading.Thread(target=_tell_of_bot, args=(settings["again"],), daemon=True).start()
         if settings["again"]:
             tell(f"Ready again after {time.perf_counter() - begun:.1f} s.", "dim")
             return
@@ -330,6 +333,18 @@ def main() -> int:
     limits = loaded.app.limits if loaded and loaded.app else None
     fine = run(asgi, listener, ready=ready, parent=True, graceful_timeout=2, limits=limits)
     return 0 if fine else DID_NOT_START
+
+
+def _tell_of_bot(again: bool) -> None:
+    """Say whether the bot of the environment answers, once its platform has said so."""
+    from ..messengers.telegram import telegram_messenger
+    from .missing_messengers import who_answers
+
+    text, is_known = asyncio.run(who_answers(telegram_messenger(mode="polling"), "TELEGRAM_BOT_TOKEN"))
+    if is_known and not again:
+        tell(f"  {text}")
+    elif not is_known:
+        say_error(text, "yellow")
 
 
 def waiting(folder: str) -> str:

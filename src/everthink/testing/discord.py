@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import MissingExtra
-from .discord_rest import EPHEMERAL, LOADING, No, checked, route, show
+from .discord_rest import EPHEMERAL, LOADING, No, checked, route, show, wrong_in
 from .platform import Delivery, Fault, Platform, Shown, json_answer
 
 __all__ = ["DiscordChannel", "DiscordInteraction", "DiscordServer"]
@@ -450,15 +450,19 @@ class DiscordServer(Platform):
         return self._register(body)
 
     def _do_set_commands(self, path: dict[str, str], body: JSON) -> list[JSON]:
+        given = cast("list[JSON]", body.get("_list") or [])
+        refused = {str(at): errors for at, one in enumerate(given) if (errors := wrong_in(one))}
+        if refused:
+            raise No(400, 50035, "Invalid Form Body", errors=refused)
         self.commands = []
-        for command in cast("list[JSON]", body.get("_list") or []):
+        for command in given:
             self._register(command)
         return self.commands
 
     def _register(self, command: JSON) -> JSON:
         name = str(command.get("name", ""))
-        if not 0 < len(name) <= 32 or name != name.lower():
-            raise No(400, 50035, "Invalid Form Body", errors={"name": {"_errors": []}})
+        if errors := wrong_in(command):
+            raise No(400, 50035, "Invalid Form Body", errors=errors)
         made = {"id": self._snowflake(), "application_id": self.application_id, "version": "1", "type": 1}
         made |= {"default_member_permissions": None, "description": "", **command}
         self.commands = [known for known in self.commands if known["name"] != name] + [made]

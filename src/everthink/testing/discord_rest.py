@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any, cast
 
 from .platform import Shown, ShownButton
 
-__all__ = ["EPHEMERAL", "LOADING", "No", "checked", "route", "show"]
+__all__ = ["EPHEMERAL", "LOADING", "No", "checked", "route", "show", "wrong_in"]
 
 JSON = dict[str, Any]
 
@@ -24,6 +25,50 @@ class No(Exception):
         super().__init__(message)
         self.status = status
         self.answer: JSON = {"message": message, "code": code, **more}
+
+
+def wrong_in(command: JSON) -> JSON:
+    """What Discord does not take of a command: its errors, by field, as it writes them."""
+    is_slash, wrong = command.get("type", 1) == 1, {}
+    name, description = str(command.get("name") or ""), str(command.get("description") or "")
+    if error := _of_name(name, is_slash=is_slash):
+        wrong["name"] = error
+    if is_slash and not 0 < len(description) <= 100:
+        wrong["description"] = _length(description, 100)
+    options = cast("list[JSON]", command.get("options") or [])
+    below = {str(at): errors for at, one in enumerate(options) if (errors := wrong_in({**one, "type": 1}))}
+    return {**wrong, "options": below} if below else cast("JSON", wrong)
+
+
+def _of_name(name: str, *, is_slash: bool) -> JSON | None:
+    if not 0 < len(name) <= 32:
+        return _length(name, 32)
+    if not is_slash:  # those in a menu of people and messages are called as one likes
+        return None
+    if not all(map(_may_be_in_a_name, name)):
+        return _errors("STRING_TYPE_REGEX", "String value did not match validation regex.")
+    if name != name.lower():
+        return _errors("APPLICATION_COMMAND_INVALID_NAME", "Command name is invalid")
+    return None
+
+
+def _may_be_in_a_name(char: str) -> bool:
+    r"""As in `^[-_'\p{L}\p{N}\p{sc=Deva}\p{sc=Thai}]{1,32}$`: the scripts bring their vowel signs."""
+    return (
+        char in "-_'"
+        or unicodedata.category(char)[0] in "LN"
+        or unicodedata.name(char, "").startswith(("DEVANAGARI ", "THAI CHARACTER "))
+    )
+
+
+def _length(text: str, most: int) -> JSON:
+    if not text:
+        return _errors("BASE_TYPE_REQUIRED", "This field is required")
+    return _errors("BASE_TYPE_BAD_LENGTH", f"Must be between 1 and {most} in length.")
+
+
+def _errors(code: str, message: str) -> JSON:
+    return {"_errors": [{"code": code, "message": message}]}
 
 
 _MESSAGES = r"/channels/(?P<channel>\d+)/messages"

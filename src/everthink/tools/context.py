@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..abort import AbortSignal
+from ..identity import Approver
 from ..models.port import ModelMessage
 from ..store.port import Statement
 from .question import Answer, Given, Question
@@ -48,6 +49,9 @@ class ToolContext:
 
     identity: Any = None
     """Who asked for this turn, as `authenticate` said, as JSON."""
+
+    approved_by: Approver | None = None
+    """Who said yes to this call, or answered what it asked; `None`: nobody was asked, or nobody said who."""
 
     request_id: str = ""
     turn_id: str = ""

@@ -35,6 +35,7 @@ from ..hooks.values import (
     ToolOutcome,
     ToolResult,
 )
+from ..identity import Approver
 from ..journal import queries
 from ..journal.ledger import Asked, approval_of
 from ..journal.queries import CallState
@@ -119,7 +120,7 @@ class StepCalls:
     _shown: set[str] = field(default_factory=set[str])
     _asked_live: set[str] = field(default_factory=set[str])
     _begun: set[str] = field(default_factory=set[str])
-    _by: dict[str, Any] = field(default_factory=dict[str, Any])
+    _by: dict[str, Approver | None] = field(default_factory=dict[str, Approver | None])
     """Who approved a call: it runs in their name, whoever's turn this is."""
     _answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     """What a person answered to the questions of calls that go on."""
@@ -297,6 +298,7 @@ class StepCalls:
             messages=self.messages,
             signal=self.run.signal,
             identity=self.whose(called.tool_call_id),
+            approved_by=self.approver_of(called.tool_call_id),
             request_id=self.run.turn.request_id,
             turn_id=self.run.turn.id,
             step=self.step,
@@ -312,7 +314,14 @@ class StepCalls:
 
     def whose(self, call_id: str) -> Any:
         """In whose name a call runs."""
-        return self._by.get(call_id, self.run.turn.identity)
+        if call_id not in self._by:
+            return self.run.turn.identity
+        approver = self._by[call_id]
+        return None if approver is None else approver.identity
+
+    def approver_of(self, call_id: str) -> Approver | None:
+        """Who said yes to a call; `None` for one that asked nobody, and where nobody said who."""
+        return self._by.get(call_id)
 
     # --- running it
 
@@ -329,6 +338,7 @@ class StepCalls:
             signal=self.run.signal,
             provider_metadata=metadata,
             identity=self.whose(called.tool_call_id),
+            approved_by=self.approver_of(called.tool_call_id),
         )
         self.tell_start(called)
         failure: Exception | None = None
@@ -453,6 +463,7 @@ class StepCalls:
             provider_metadata=metadata,
             step_number=self.step,
             identity=self.whose(called.tool_call_id),
+            approved_by=self.approver_of(called.tool_call_id),
             duration=duration,
             success=failure is None,
             output=copy_json(output),

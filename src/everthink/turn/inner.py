@@ -76,6 +76,7 @@ class Inner:
             messages=calls.messages,
             signal=run.signal,
             identity=calls.whose(self._outer.tool_call_id),
+            approved_by=calls.approver_of(self._outer.tool_call_id),
         )
         began = run.host.clock.monotonic()
         calls.tell_start(called)
