@@ -100,7 +100,8 @@ async def test_a_call_that_outlives_the_time_of_its_code_is_cut_off(coder: MakeC
     assert [made.state for made in past.calls] == ["unknown"]
 
 
-async def test_a_yes_to_deleted_code_does_nothing_again(coder: MakeCoder) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_yes_to_deleted_code_does_nothing_again(coder: MakeCoder, is_late: bool) -> None:
     done: list[int] = []
 
     @tool
@@ -111,11 +112,16 @@ async def test_a_yes_to_deleted_code_does_nothing_again(coder: MakeCoder) -> Non
     agent = await coder(send, pay)
     await agent.run("await tools.send(n=1)\nawait tools.pay(amount=2)")
     part = await agent.part()
-    assert await (await agent.executions()).delete(part["toolCallId"])
-    assert await agent.answer(True)
-    output = await agent.go_on()
-    assert "was deleted" in output["error"]
-    assert "Nothing was run now" in output["error"]
+    if is_late:
+        assert await (await agent.executions()).delete(part["toolCallId"])
+        assert not await agent.answer(True), "the question was closed with it"
+        told = (await agent.part())["errorText"]
+    else:
+        assert await agent.answer(True)
+        assert await (await agent.executions()).delete(part["toolCallId"])
+        told = (await agent.go_on())["error"]
+    assert "was deleted" in told
+    assert "Nothing was run now" in told
     assert done == [1]
     assert await (await agent.executions()).pending() == []
 
