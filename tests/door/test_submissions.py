@@ -241,7 +241,7 @@ async def test_acceptance_waits_for_the_status_hook_and_the_turn_for_acceptance(
     assert [m.text for m in await agent.get_messages()] == ["Hi", "Done."]
     goes.set()
     assert (await accepting).accepted
-    assert told == ["pending"]
+    assert told[0] == "pending"  # and it may have begun since
     await ended.wait()
     assert told == ["pending", "running", "completed"]
 
