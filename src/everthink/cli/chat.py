@@ -194,7 +194,7 @@ class Chat:
             return
         kept = len(self._room.messages)
         count = "1 message is" if kept == 1 else f"{kept} messages are"
-        who = f"{self._room.agent or 'the agent'}/{self._room.name}"
+        who = f"{_shown(self._room.agent or 'the agent')}/{_shown(self._room.name)}"
         self._screen.line(f"You talk to {who}. {count} kept. /help shows what you can do.", "dim")
 
     def _take(self, text: str) -> bool:
@@ -202,7 +202,7 @@ class Chat:
             case []:
                 return True
             case ["/help"]:
-                self._screen.line(HELP)
+                self._screen.lines(HELP)
             case ["/quit" | "/exit"]:
                 raise Leave
             case ["/history"]:
@@ -245,6 +245,7 @@ class Chat:
         if self._yes:
             self._screen.line(f"  {_name(part)}{of} is allowed (--yes)", "dim")
             return True
+        self._screen.call_above(_name(part), part.get("input"))
         try:
             return self._screen.prompt(f"  Allow {_name(part)}{of}? [y/N] ").strip().lower() in ("y", "yes")
         except EOFError:
@@ -362,23 +363,29 @@ class Chat:
     def _answer_child(self, one: Asking) -> None:
         from ..client.below import as_written
 
-        screen, below = self._screen, self._below
+        screen, below, whom = self._screen, self._below, _shown(one.whom)
         if (question := one.question) is not None:
-            screen.line(f"  {one.whom} asks you something:")
+            screen.line(f"  {whom} asks you something:")
             self._here.run(below.reply(one, self._form.fill(question)))
             return
         wants = "waits for what a client does" if one.is_for_client else "wants to use a tool"
-        screen.line(f"  {one.whom} {wants}:")
+        screen.line(f"  {whom} {wants}:")
         screen.call(one.tool, one.part.get("input"))
         if not one.is_for_client:
-            self._here.run(below.approve(one, self._may(one.part, f" for {one.whom}")))
+            self._here.run(below.approve(one, self._may(one.part, f" for {whom}")))
             return
         with contextlib.suppress(EOFError):
             hint = "  Its result, text or JSON (an empty line leaves it to a browser)> "
             if text := screen.prompt(hint).strip():
                 self._here.run(below.answer(one, as_written(text)))
                 return
-        screen.line(f"  … {_name(one.part)} waits for a browser that is connected to {one.whom}", "dim")
+        screen.line(f"  … {_name(one.part)} waits for a browser that is connected to {whom}", "dim")
+
+
+def _shown(name: str) -> str:
+    from .screen import shown_name
+
+    return shown_name(name)
 
 
 def _name(part: dict[str, Any]) -> str:
@@ -413,7 +420,7 @@ class FormPrompt:
         from ..client.fields import fields_of
 
         screen, fields = self._screen, fields_of(form.schema)
-        screen.line(f"  {question.asks or question.tool} asks: {form.message}")
+        screen.line(f"  {_shown(question.asks or question.tool)} asks: {form.message}")
         try:
             if form.url is not None:
                 self._go(form.url)
@@ -428,11 +435,13 @@ class FormPrompt:
 
     def _go(self, url: str) -> None:
         """Send the person somewhere. That they were there only they can say."""
+        from ..plain import plain
+
         try:
             host = urlsplit(url).hostname
         except ValueError:
             host = None
-        self._screen.line(f"  Go to {host or 'this address'}: {url}")
+        self._screen.line(f"  Go to {plain(host or 'this address')}: {plain(url)}")
         if not _is_yes(self._screen.prompt("  Have you done it? [y/N] ")):
             raise Declined
 
@@ -454,13 +463,14 @@ class FormPrompt:
     def _value(self, field: Field) -> Any:
         """What the person says; `None`: nothing, which is allowed."""
         from ..client.fields import read
+        from ..plain import plain
 
-        text = _asking_for(field)
+        text = plain(_asking_for(field))
         if field.options or len(text) > LONGEST_PROMPT:
             self._screen.line(f"  {text}")
             text = ">"
         for number, (_, name) in enumerate(field.options, 1):
-            self._screen.line(f"    {number} {name}")
+            self._screen.line(f"    {number} {plain(name)}")
         while True:
             line = self._screen.prompt(f"  {text} ").strip()
             if line == "/decline" or (not line and field.is_required and field.default is None):
