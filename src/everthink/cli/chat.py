@@ -15,6 +15,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 
 import click
 
+from ..plain import plain
+from .screen import Screen, name_of, shown_name
+
 if TYPE_CHECKING:
     from ..client import Conversation, Reply, ToolQuestion
     from ..client.below import Asking, Below
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from ..client.fields import Field
     from ..errors import AgentError, NoSuchChild, NotConnected
     from ..tools.question import Form
-    from .screen import Screen
 
 __all__ = ["command"]
 
@@ -78,7 +80,6 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
     from ..client.beside import beside
     from ..client.line import is_closed
     from ..errors import NoSuchChild, NotConnected
-    from .screen import Screen
 
     if sys.stdin.isatty():
         with contextlib.suppress(ImportError):
@@ -194,7 +195,7 @@ class Chat:
             return
         kept = len(self._room.messages)
         count = "1 message is" if kept == 1 else f"{kept} messages are"
-        who = f"{_shown(self._room.agent or 'the agent')}/{_shown(self._room.name)}"
+        who = f"{shown_name(self._room.agent or 'the agent')}/{shown_name(self._room.name)}"
         self._screen.line(f"You talk to {who}. {count} kept. /help shows what you can do.", "dim")
 
     def _take(self, text: str) -> bool:
@@ -229,7 +230,7 @@ class Chat:
             if not self._show(self._decide(answers, filled)):
                 return False
         for part in self._room.to_answer:
-            self._screen.line(f"  … {_name(part)} waits for a browser that is connected", "dim")
+            self._screen.line(f"  … {name_of(part)} waits for a browser that is connected", "dim")
         return True
 
     def _go_on(self) -> bool:
@@ -243,11 +244,11 @@ class Chat:
 
     def _may(self, part: dict[str, Any], of: str = "") -> bool:
         if self._yes:
-            self._screen.line(f"  {_name(part)}{of} is allowed (--yes)", "dim")
+            self._screen.line(f"  {name_of(part)}{of} is allowed (--yes)", "dim")
             return True
-        self._screen.call_above(_name(part), part.get("input"))
+        self._screen.call_above(name_of(part), part.get("input"))
         try:
-            return self._screen.prompt(f"  Allow {_name(part)}{of}? [y/N] ").strip().lower() in ("y", "yes")
+            return self._screen.prompt(f"  Allow {name_of(part)}{of}? [y/N] ").strip().lower() in ("y", "yes")
         except EOFError:
             self._screen.line("  no answer, so no", "dim")
             return False
@@ -363,7 +364,7 @@ class Chat:
     def _answer_child(self, one: Asking) -> None:
         from ..client.below import as_written
 
-        screen, below, whom = self._screen, self._below, _shown(one.whom)
+        screen, below, whom = self._screen, self._below, shown_name(one.whom)
         if (question := one.question) is not None:
             screen.line(f"  {whom} asks you something:")
             self._here.run(below.reply(one, self._form.fill(question)))
@@ -379,19 +380,7 @@ class Chat:
             if text := screen.prompt(hint).strip():
                 self._here.run(below.answer(one, as_written(text)))
                 return
-        screen.line(f"  … {_name(one.part)} waits for a browser that is connected to {whom}", "dim")
-
-
-def _shown(name: str) -> str:
-    from .screen import shown_name
-
-    return shown_name(name)
-
-
-def _name(part: dict[str, Any]) -> str:
-    from .screen import name_of
-
-    return name_of(part)
+        screen.line(f"  … {name_of(one.part)} waits for a browser that is connected to {whom}", "dim")
 
 
 # --- what a tool asks, line by line
@@ -420,7 +409,7 @@ class FormPrompt:
         from ..client.fields import fields_of
 
         screen, fields = self._screen, fields_of(form.schema)
-        screen.line(f"  {_shown(question.asks or question.tool)} asks: {form.message}")
+        screen.line(f"  {shown_name(question.asks or question.tool)} asks: {form.message}")
         try:
             if form.url is not None:
                 self._go(form.url)
@@ -435,8 +424,6 @@ class FormPrompt:
 
     def _go(self, url: str) -> None:
         """Send the person somewhere. That they were there only they can say."""
-        from ..plain import plain
-
         try:
             host = urlsplit(url).hostname
         except ValueError:
@@ -463,7 +450,6 @@ class FormPrompt:
     def _value(self, field: Field) -> Any:
         """What the person says; `None`: nothing, which is allowed."""
         from ..client.fields import read
-        from ..plain import plain
 
         text = plain(_asking_for(field))
         if field.options or len(text) > LONGEST_PROMPT:
