@@ -187,7 +187,7 @@ async def test_of_two_that_a_restart_has_queued_one_leaves_the_next_question_ope
     handle = agent.app.agent(agent.cls)
     both = asyncio.gather(*(handle.continue_last_turn() for _ in range(2)), return_exceptions=True)
     await begun.wait()
-    while len(await turn_rows.unfinished((await agent.executions()).store)) < 2:
+    while len(await turn_rows.unfinished((await agent.executions()).store)) < 2:  # noqa: ASYNC110 - rows
         await asyncio.sleep(0)
 
     # When the process ends under the first, and another takes up both
