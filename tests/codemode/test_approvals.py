@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from everthink import Tool, tool
+from everthink.journal import turn_rows
 from everthink.testing.scripted import calls, says
 from everthink.tools.context import ToolContext
 from tests.codemode.support import MakeCoder
@@ -166,6 +167,44 @@ async def test_of_two_that_go_on_at_once_one_leaves_the_next_question_open(coder
     assert await agent.answer(True)
     assert (await agent.go_on())["result"] == ["paid 1", "paid 2"]
     assert till.done == [1, 2]
+
+
+async def test_of_two_that_a_restart_has_queued_one_leaves_the_next_question_open(coder: MakeCoder) -> None:
+    # Given code that asks twice, a yes to the first, and two that go on with it
+    begun, stays, done = asyncio.Event(), asyncio.Event(), list[int]()
+
+    @tool(needs_approval=True, on_interrupt="rerun")
+    async def pay(amount: int) -> str:
+        """Pay."""
+        begun.set()
+        await stays.wait()
+        done.append(amount)
+        return f"paid {amount}"
+
+    agent = await coder(pay)
+    await agent.run("a = await tools.pay(amount=1)\nb = await tools.pay(amount=2)\n[a, b]")
+    await agent.answer(True)
+    handle = agent.app.agent(agent.cls)
+    both = asyncio.gather(*(handle.continue_last_turn() for _ in range(2)), return_exceptions=True)
+    await begun.wait()
+    while len(await turn_rows.unfinished((await agent.executions()).store)) < 2:  # noqa: ASYNC110 - rows
+        await asyncio.sleep(0)
+
+    # When the process ends under the first, and another takes up both
+    await agent.restart()
+    await both
+    stays.set()
+    home = (await agent.agent())._home  # pyright: ignore[reportPrivateUsage]
+    await home.chat.door.queue.wait_for_idle()
+    ended = await turn_rows.all_turns((await agent.executions()).store)
+
+    # Then one answer was to one question, and the other is still asked
+    assert [turn.status for turn in ended] == ["completed", "completed", "skipped"]
+    assert done == [1]
+    [asked] = await (await agent.executions()).pending()
+    assert asked.input == {"amount": 2}
+    assert await agent.answer(True)
+    assert (await agent.go_on())["result"] == ["paid 1", "paid 2"]
 
 
 async def test_two_that_go_on_at_once_after_the_last_question_both_do(coder: MakeCoder) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from everthink.codemode import queries, showing
+from everthink import tool
+from everthink.codemode import execution, queries, showing
 from everthink.codemode.queries import CallRow
 from everthink.codemode.showing import calls_of
 from everthink.messages import DEEPEST, depth_of
@@ -165,6 +166,58 @@ async def test_the_same_key_is_not_read_a_thousand_times(coder: MakeCoder) -> No
     assert "It took more than 2 seconds (cpu) to read what the code gave" in output["error"], output
     # Then the next code runs as ever
     assert (await agent.run("40 + 2"))["result"] == 42
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        (
+            "python",
+            "import asyncio\nx = 'x' * 1_000\n"
+            "await asyncio.gather(*[state.write_file(path=f'/{n}', content=x) for n in range(20)])",
+        ),
+        (
+            "javascript",
+            "const x = 'x'.repeat(1000); await Promise.all(Array.from({length: 20}, (_, n) =>"
+            " state.writeFile({path: `/${n}`, content: x})))",
+        ),
+    ],
+)
+async def test_code_is_ended_when_its_calls_hold_more_than_the_log(
+    coder: MakeCoder, monkeypatch: pytest.MonkeyPatch, language: str, code: str
+) -> None:
+    monkeypatch.setattr(execution, "MOST_LOGGED", 10_000)
+    agent = await coder(options={"language": language})
+    output = await agent.run(code)
+    assert output["status"] == "error"
+    assert "more than 10,000 characters together" in output["error"], output
+    assert 0 < len(output["calls"]) < 10
+    assert {call["state"] for call in output["calls"]} == {"done"}
+    assert (await agent.run("40 + 2"))["result"] == 42
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_what_a_log_answers_again_is_counted_once(
+    coder: MakeCoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "MOST_LOGGED", 10_000)
+
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    agent = await coder(pay)
+    write = "await state.write_file(path='/x', content='x' * 6_000)\n"
+    await agent.run(f"{write}await tools.pay(amount=1)\n")
+    await agent.answer(True)
+    assert (await agent.go_on())["result"] == "paid 1"
+    await agent.run(f"{write}await tools.pay(amount=1)\n{write}")
+    await agent.answer(True)
+    assert "more than 10,000 characters together" in (await agent.go_on())["error"]
 
 
 def test_bytes_and_what_looks_like_them_come_through_the_pipe() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from everthink import skills
+from everthink.skills import frontmatter
 from everthink.skills.port import SkillSource
 from everthink.testing import ManualClock
 from everthink.workspace import MemoryFiles, Workspace
@@ -397,3 +399,20 @@ def test_a_source_that_makes_no_sense_is_refused_where_it_is_written(
 
     with pytest.raises(InvalidSettings, match=words):
         make()
+
+
+async def test_no_frontmatter_is_read_on_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64,000 characters of YAML take a tenth of a second, and there may be hundreds of skills."""
+    real, readers = frontmatter.read, set[int]()
+
+    def read(*given: Any) -> frontmatter.Read:
+        readers.add(threading.get_ident())
+        return real(*given)
+
+    monkeypatch.setattr(frontmatter, "read", read)
+    source, _ = await of_directory(tmp_path)
+    assert [one.name for one in await source.list()] == ["alpha", "beta"]
+    assert readers
+    assert threading.get_ident() not in readers

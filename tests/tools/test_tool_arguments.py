@@ -4,13 +4,16 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import math
 import uuid
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field, StrictInt, field_validator
+from tests.support.steps import steps
 
 from everthink.errors import ToolInputError
+from everthink.tools.finite import non_finite
 from everthink.tools.tool import Tool, ToolContext, tool
 
 
@@ -272,3 +275,12 @@ def test_substituted_input_may_hold_python_values_and_names() -> None:
     }
     assert trip.arguments({"from": "A"}, lenient=True) == {"from_": "A"}
     assert trip.arguments("nonsense", lenient=True) == {}
+
+
+def test_what_holds_no_number_that_is_none_is_looked_at_quickly() -> None:
+    many = [{"a": 1} for _ in range(10_000)]
+    assert steps(lambda: list(non_finite({"all": many}))) < 13 * len(many)
+    assert list(non_finite({"all": [*many, {"a": math.inf}, [], [1, [math.nan]]]})) == [
+        "all[10000].a",
+        "all[10002][1][0]",
+    ]

@@ -15,6 +15,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 
 import click
 
+from ..plain import plain
+from .screen import Screen, name_of, shown_name
+
 if TYPE_CHECKING:
     from ..client import Conversation, Reply, ToolQuestion
     from ..client.below import Asking, Below
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from ..client.fields import Field
     from ..errors import AgentError, NoSuchChild, NotConnected
     from ..tools.question import Form
-    from .screen import Screen
 
 __all__ = ["command"]
 
@@ -78,7 +80,6 @@ def command(whom: str | None, server: str, message: str | None, yes: bool, token
     from ..client.beside import beside
     from ..client.line import is_closed
     from ..errors import NoSuchChild, NotConnected
-    from .screen import Screen
 
     if sys.stdin.isatty():
         with contextlib.suppress(ImportError):
@@ -194,7 +195,7 @@ class Chat:
             return
         kept = len(self._room.messages)
         count = "1 message is" if kept == 1 else f"{kept} messages are"
-        who = f"{self._room.agent or 'the agent'}/{self._room.name}"
+        who = f"{shown_name(self._room.agent or 'the agent')}/{shown_name(self._room.name)}"
         self._screen.line(f"You talk to {who}. {count} kept. /help shows what you can do.", "dim")
 
     def _take(self, text: str) -> bool:
@@ -202,7 +203,7 @@ class Chat:
             case []:
                 return True
             case ["/help"]:
-                self._screen.line(HELP)
+                self._screen.lines(HELP)
             case ["/quit" | "/exit"]:
                 raise Leave
             case ["/history"]:
@@ -229,7 +230,7 @@ class Chat:
             if not self._show(self._decide(answers, filled)):
                 return False
         for part in self._room.to_answer:
-            self._screen.line(f"  … {_name(part)} waits for a browser that is connected", "dim")
+            self._screen.line(f"  … {name_of(part)} waits for a browser that is connected", "dim")
         return True
 
     def _go_on(self) -> bool:
@@ -243,10 +244,11 @@ class Chat:
 
     def _may(self, part: dict[str, Any], of: str = "") -> bool:
         if self._yes:
-            self._screen.line(f"  {_name(part)}{of} is allowed (--yes)", "dim")
+            self._screen.line(f"  {name_of(part)}{of} is allowed (--yes)", "dim")
             return True
+        self._screen.call_above(name_of(part), part.get("input"))
         try:
-            return self._screen.prompt(f"  Allow {_name(part)}{of}? [y/N] ").strip().lower() in ("y", "yes")
+            return self._screen.prompt(f"  Allow {name_of(part)}{of}? [y/N] ").strip().lower() in ("y", "yes")
         except EOFError:
             self._screen.line("  no answer, so no", "dim")
             return False
@@ -362,29 +364,23 @@ class Chat:
     def _answer_child(self, one: Asking) -> None:
         from ..client.below import as_written
 
-        screen, below = self._screen, self._below
+        screen, below, whom = self._screen, self._below, shown_name(one.whom)
         if (question := one.question) is not None:
-            screen.line(f"  {one.whom} asks you something:")
+            screen.line(f"  {whom} asks you something:")
             self._here.run(below.reply(one, self._form.fill(question)))
             return
         wants = "waits for what a client does" if one.is_for_client else "wants to use a tool"
-        screen.line(f"  {one.whom} {wants}:")
+        screen.line(f"  {whom} {wants}:")
         screen.call(one.tool, one.part.get("input"))
         if not one.is_for_client:
-            self._here.run(below.approve(one, self._may(one.part, f" for {one.whom}")))
+            self._here.run(below.approve(one, self._may(one.part, f" for {whom}")))
             return
         with contextlib.suppress(EOFError):
             hint = "  Its result, text or JSON (an empty line leaves it to a browser)> "
             if text := screen.prompt(hint).strip():
                 self._here.run(below.answer(one, as_written(text)))
                 return
-        screen.line(f"  … {_name(one.part)} waits for a browser that is connected to {one.whom}", "dim")
-
-
-def _name(part: dict[str, Any]) -> str:
-    from .screen import name_of
-
-    return name_of(part)
+        screen.line(f"  … {name_of(one.part)} waits for a browser that is connected to {whom}", "dim")
 
 
 # --- what a tool asks, line by line
@@ -413,7 +409,7 @@ class FormPrompt:
         from ..client.fields import fields_of
 
         screen, fields = self._screen, fields_of(form.schema)
-        screen.line(f"  {question.asks or question.tool} asks: {form.message}")
+        screen.line(f"  {shown_name(question.asks or question.tool)} asks: {form.message}")
         try:
             if form.url is not None:
                 self._go(form.url)
@@ -432,7 +428,7 @@ class FormPrompt:
             host = urlsplit(url).hostname
         except ValueError:
             host = None
-        self._screen.line(f"  Go to {host or 'this address'}: {url}")
+        self._screen.line(f"  Go to {plain(host or 'this address')}: {plain(url)}")
         if not _is_yes(self._screen.prompt("  Have you done it? [y/N] ")):
             raise Declined
 
@@ -455,12 +451,12 @@ class FormPrompt:
         """What the person says; `None`: nothing, which is allowed."""
         from ..client.fields import read
 
-        text = _asking_for(field)
+        text = plain(_asking_for(field))
         if field.options or len(text) > LONGEST_PROMPT:
             self._screen.line(f"  {text}")
             text = ">"
         for number, (_, name) in enumerate(field.options, 1):
-            self._screen.line(f"    {number} {name}")
+            self._screen.line(f"    {number} {plain(name)}")
         while True:
             line = self._screen.prompt(f"  {text} ").strip()
             if line == "/decline" or (not line and field.is_required and field.default is None):

@@ -45,6 +45,8 @@ class Check:
     mend: str = ""
 
 
+LONGEST_NAME = 60
+"""Characters of a name that is shown: MCP servers and messengers may have any."""
 ANSWERING = 20.0
 """Seconds that MCP servers get to answer, all together."""
 
@@ -87,7 +89,7 @@ def command(target: str | None, store: str, port: int, offline: bool, as_json: b
     from rich.text import Text
 
     from ..masking import mask, masked
-    from ..plain import plain
+    from ..plain import cut, plain
     from ..serving.output import EXIT_PROBLEM, print_json, say
 
     checks = [_python(), _sqlite(), *_extras(), *_here(), *_keys()]
@@ -98,12 +100,17 @@ def command(target: str | None, store: str, port: int, offline: bool, as_json: b
     if as_json:
         print_json({"ok": not problems, "checks": masked([asdict(check) for check in checks])})
     else:
-        width = max(len(check.name) for check in checks)
-        for check in checks:
-            found = plain(mask(check.found), lines=True)
-            say(Text.assemble(MARKS[check.state], f" {check.name:{width}}  {found}"))
+        names = [cut(plain(check.name), LONGEST_NAME) for check in checks]
+        width = max(map(len, names))
+        below = f"\n  {'':{width}}  "  # further lines of a text, where none looks like a check
+
+        def shown(text: str) -> str:
+            return plain(mask(text), lines=True).replace("\n", below)
+
+        for name, check in zip(names, checks, strict=True):
+            say(Text.assemble(MARKS[check.state], f" {name:{width}}  {shown(check.found)}"))
             if check.mend:
-                say(f"  {'':{width}}  {mask(check.mend)}", "dim")
+                say(f"{below[1:]}{shown(check.mend)}", "dim")
         verdict = "1 problem." if problems == 1 else f"{problems} problems."
         say(f"\n{verdict}" if problems else "\nAll that is needed is there.", "bold")
     if problems:

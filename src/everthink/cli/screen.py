@@ -1,7 +1,8 @@
 """Chunks on a terminal, or in a pipe: thinking is dim, tools are cyan, the answer is plain.
 
 In a pipe, only the answer is written to standard output; what else there is to see goes to standard error.
-Models and other people choose what is shown here: control characters are written out, never obeyed.
+Models and other people choose what is shown here: control characters are written out, never obeyed, and the
+lines of what they say begin further in than ours, so that none of them looks like a call or a question.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import shutil
 import sys
 from typing import Any, cast
 
-from ..plain import plain
+from ..plain import cut, plain
 
 __all__ = ["Screen"]
 
 Json = dict[str, Any]
 STYLES = {"dim": "2", "tool": "36", "bad": "31", "you": "1"}
+FURTHER_IN = "      "
+"""Before the second line and all further ones of what somebody says: ours begin with two spaces at most."""
+LONGEST_NAME = 200
+"""Characters of a name that is shown: what stands behind it is to be seen, too."""
 
 
 class Screen:
@@ -31,16 +36,24 @@ class Screen:
         self._open = ""
         self._column = 0
         self._calls: dict[str, str] = {}
+        self._last_call = ""
+        """The call that was shown last, as long as nothing else stands below it."""
 
     def line(self, text: str, style: str = "") -> None:
-        """A line beside the answer."""
+        """A line beside the answer. Has the text more, they begin further in."""
+        self.lines(plain(text, lines=True).replace("\n", f"\n{FURTHER_IN}"), style)
+
+    def lines(self, text: str, style: str = "") -> None:
+        """Several lines, as they are: our own, or an answer."""
         self.end_line()
+        self._last_call = ""
         print(self._styled(plain(text, lines=True), style), file=self._beside, flush=True)
 
     def failure(self, text: str) -> None:
         """Say that something did not work."""
         self.end_line()
-        print(self._styled(plain(text, lines=True), "bad"), file=sys.stderr, flush=True)
+        text = plain(text, lines=True).replace("\n", f"\n{FURTHER_IN}")
+        print(self._styled(text, "bad"), file=sys.stderr, flush=True)
 
     def answer_ended(self) -> None:
         """The turn is over."""
@@ -93,10 +106,23 @@ class Screen:
 
     def call(self, name: str, given: Any) -> None:
         """Show a tool call with its input."""
+        called = self._rendered(name, given)
+        self.line(called, "tool")
+        self._last_call = called
+
+    @staticmethod
+    def _rendered(name: str, given: Any) -> str:
         inner = repr(given)
         if isinstance(given, dict):
             inner = ", ".join(f"{plain(k)}={v!r}" for k, v in cast("Json", given).items())
-        self.line(f"  → {plain(name)}({inner})", "tool")
+        return f"  → {shown_name(name)}({inner})"
+
+    def call_above(self, name: str, given: Any) -> None:
+        """Show a call unless it stands just above: somebody is asked about it, and what a model has said
+        since may look like another."""
+        before, self._last_call = self._last_call, ""
+        if before != self._rendered(name, given):
+            self.call(name, given)
 
     def message(self, message: Json) -> None:
         """Show a stored message."""
@@ -107,9 +133,9 @@ class Screen:
         for part in parts:
             match part:
                 case {"type": "text", "text": str(text)}:
-                    self.line(text)
+                    self.lines(text)
                 case {"type": "reasoning", "text": str(text)}:
-                    self.line(text if self._styles else f"(thinking) {text}", "dim")
+                    self.lines(text if self._styles else f"(thinking) {text}", "dim")
                 case {"toolCallId": _, "state": state}:
                     self.call(name_of(part), part.get("input"))
                     self._question(part)
@@ -140,7 +166,7 @@ class Screen:
     def _grow(self, kind: str, text: str, style: str = "") -> None:
         if self._open != kind:
             self.end_line()
-        self._open = kind
+        self._open, self._last_call = kind, ""
         # Progress stays on its line, which is wiped; the rest may have lines of its own.
         text = plain(text, lines=kind != "progress")
         out = sys.stdout if kind == "text" else self._beside
@@ -163,9 +189,14 @@ class Screen:
     def _from(self, chunk: Json) -> str:
         # With several calls under way, say whose result this is.
         name = self._calls.get(str(chunk.get("toolCallId")))
-        return f"{plain(name)}: " if name and len(self._calls) > 1 else ""
+        return f"{shown_name(name)}: " if name and len(self._calls) > 1 else ""
 
 
 def name_of(part: Json) -> str:
     """The tool of a stored part."""
-    return plain(part.get("toolName") or part["type"].removeprefix("tool-"))
+    return shown_name(part.get("toolName") or part["type"].removeprefix("tool-"))
+
+
+def shown_name(name: object) -> str:
+    """A name that somebody chose, on one line that goes on behind it."""
+    return cut(plain(name), LONGEST_NAME)

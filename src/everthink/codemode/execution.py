@@ -40,8 +40,12 @@ LAST_WORDS = 1.0
 """Seconds in which what is cut off may put things in order."""
 
 
+MOST_LOGGED = 64_000_000
+"""Characters of all inputs and results of one execution: its log is in memory while it runs."""
+
+
 class Divergence(Exception):
-    """The code is not the same on its second run."""
+    """The code cannot go on: it is not the same on its second run, or its log is full."""
 
 
 class Execution:
@@ -68,6 +72,7 @@ class Execution:
 
         self.written: list[tuple[Stream, str]] = []
         self._next = 0
+        self._logged = sum(len(row.input) + len(row.outcome or "") for row in rows)
         self._live: set[asyncio.Task[Any]] = set()
         self._bodies: set[asyncio.Future[None]] = set()
         self._is_closing = False
@@ -110,6 +115,7 @@ class Execution:
         row = self.rows.get(seq)
         asks = False
         if row is None:
+            self._log(text)
             try:
                 function.tool.arguments(given)
                 asks = await self._inner.asks(function.tool, self._call_id(seq), given)
@@ -217,6 +223,7 @@ class Execution:
         ) -> None:
             nonlocal concluded
             state, outcome = await unhurried(_outcome, "done", output)
+            self._logged += len(outcome)
             now = self._clock.now_ms()
             ended = queries.settled(self.id, row.seq, state=state, settled=None, outcome=outcome, now=now)
             await self._store.apply([*statements, ended])
@@ -258,7 +265,17 @@ class Execution:
 
     async def _settled_row(self, row: CallRow, state: CallState, value: Any) -> CallRow:
         state, outcome = await unhurried(_outcome, state, value)
+        self._logged += len(outcome)
         return row._replace(state=state, outcome=outcome, settled_at=self._clock.now_ms())
+
+    def _log(self, text: str) -> None:
+        """Count what is logged. Code that asks for more than the log holds is ended."""
+        self._logged += len(text)
+        if self._logged > MOST_LOGGED:
+            raise Divergence(
+                f"The calls of this code were given and gave more than {MOST_LOGGED:,} characters together."
+                " What it called stays done. Look what is done, and do the rest in several pieces of code."
+            )
 
     def _keep(self, row: CallRow, *, has_row: bool) -> CallRow:
         """Write how a call ended: with its place among the answers when the code gets it now."""

@@ -192,32 +192,11 @@ _OWN_MODULES = ("tools", "state", "files", "codemode")
 _OF_LANGUAGES = frozenset(dir(builtins)) | {
     *("asyncio", "base64", "collections", "dataclasses", "datetime", "functools", "hashlib", "itertools"),
     *("json", "math", "os", "pathlib", "random", "re", "sys", "time", "typing"),
-    *(
-        "Array",
-        "ArrayBuffer",
-        "BigInt",
-        "Boolean",
-        "DataView",
-        "Date",
-        "Error",
-        "Function",
-        "Infinity",
-        "JSON",
-    ),
-    *("Map", "Math", "NaN", "Number", "Object", "Promise", "Proxy", "Reflect", "RegExp", "Set", "String"),
-    *("Symbol", "TextDecoder", "TextEncoder", "Uint8Array", "args", "atob", "btoa", "clearTimeout"),
-    *(
-        "console",
-        "context",
-        "crypto",
-        "env",
-        "files",
-        "globalThis",
-        "performance",
-        "process",
-        "queueMicrotask",
-    ),
-    *("setInterval", "setTimeout", "stdin", "structuredClone", "undefined"),
+    *("Array", "ArrayBuffer", "BigInt", "Boolean", "DataView", "Date", "Error", "Function", "Infinity"),
+    *("JSON", "Map", "Math", "NaN", "Number", "Object", "Promise", "Proxy", "Reflect", "RegExp", "Set"),
+    *("String", "Symbol", "TextDecoder", "TextEncoder", "Uint8Array", "args", "atob", "btoa"),
+    *("clearTimeout", "console", "context", "crypto", "env", "files", "globalThis", "performance"),
+    *("process", "queueMicrotask", "setInterval", "setTimeout", "stdin", "structuredClone", "undefined"),
 }
 """What is something else in Python or in JavaScript."""
 

@@ -112,13 +112,16 @@ class Programmatic:
                 client_tools=self._browser.client_tools(),
             )
             turn.tools_by = self._browser.tools_by
-            turn.gate = self._still_goes_on
+            turn.gate = self.still_goes_on
             return self._prepared(turn, signal)
 
         return ChatStream(prepare, raises=True)
 
-    async def _still_goes_on(self) -> bool | str:
-        """Another may have gone on first, and asked the next question: the answer was to the one before."""
+    async def still_goes_on(self) -> bool | str:
+        """Asked when the time of a continuation has come, also of one that an earlier process had queued.
+
+        Another may have gone on first, and asked the next question: the answer was to the one before.
+        """
         await self._host.session.refresh()
         leaf = self._host.session.leaf
         if leaf is None or self._unanswered(leaf) is None:

@@ -8,7 +8,7 @@ its turn comes (`recovery/recover.py`); until then those who connect are told th
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 
 import msgspec
 
@@ -49,10 +49,12 @@ class Waking:
         browser: Browser,
         recovery: Recovery,
         trials: Trials,
+        still_goes_on: Callable[[], Awaitable[bool | str]],
         rested: Collection[str] = (),
     ) -> None:
         self._host, self._door, self._submissions, self._rested = host, door, submissions, rested
         self._browser, self._recovery, self._trials = browser, recovery, trials
+        self._still_goes_on = still_goes_on
 
     async def wake(self) -> None:
         """Take up all of them. Runs once, before the agent serves."""
@@ -98,6 +100,8 @@ class Waking:
                 await end_lost(self._host, row.id, TERMINAL_MESSAGE)
                 return
             turn = self._turn(row)
+            if turn.continuation and turn.trigger == "programmatic":
+                turn.gate = self._still_goes_on  # the one before it may ask the next question
         self._door.enqueue(turn, self._door.queue.reserve(turn.request_id))
 
     async def _unreadable(self, row: TurnRow, error: Exception) -> None:

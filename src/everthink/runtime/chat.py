@@ -250,7 +250,14 @@ class Chat:
 
     def _waking(self, rested: Sequence[str] = ()) -> Waking:
         return Waking(
-            self.host, self.door, self.submissions, self.browser, self.recovery, self.trials, rested
+            self.host,
+            self.door,
+            self.submissions,
+            self.browser,
+            self.recovery,
+            self.trials,
+            self.programmatic.still_goes_on,
+            rested,
         )
 
     def _kept_tools(self, kept: KeptValues) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,14 @@ _KEPT = "Nothing was run."
 _OPTIONS = {"cache": optional(TEXT)}
 _LONGEST_WORDS = 5_000
 _BYTES, _WHOLE = "__bytes__", "__int__"
+_MARKS = (b'"__bytes__"', b'"__int__"')
+MOST_VALUES = 200_000
+"""Values that a script may give at once: as objects they take many times the room of their text."""
+_FAR = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{300}")
+"""May be a number that is infinite when it is read: `JSON.rawJSON` writes any."""
+_SIGNS, _EMPTY = (b",", b"[", b"{"), (b"[]", b"{}")
+"""Before each value there is one of these, a key aside, but for the first; before none, in what is empty."""
+_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SAFE = 2**53 - 1
 """Beyond it a number of JavaScript is rounded: such ones are BigInt there."""
 _DIGITS = re.compile(r"-?[0-9]{1,4000}")
@@ -134,14 +143,30 @@ class JavaScriptRun(Run):
 
 def _decoded(body: bytes) -> Any:
     """JSON of a guest. Half of a character that is written as two becomes a question mark."""
+    if _values_in(body) > MOST_VALUES:
+        raise HostRefused(
+            f"What goes to the host holds more than {MOST_VALUES:,} values."
+            " Give it less, or make it a text, or write it to a file and pass the path."
+        )
     try:
-        value = json.loads(body, parse_constant=_refused_constant, object_hook=_opened)
         if b"\\ud" in body.lower():
-            whole = json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
-            value = json.loads(whole, object_hook=_opened)
-        return value
+            whole = json.loads(body, parse_constant=_refused_constant, parse_float=_finite)
+            body = json.dumps(whole, ensure_ascii=False).encode("utf-8", "replace")
+            return json.loads(body, parse_constant=_refused_constant, object_pairs_hook=_distinct)
+        # To look at each object or number takes longer than to read it.
+        opened = _opened if any(mark in body for mark in _MARKS) else None
+        number = _finite if _FAR.search(body) else None
+        return json.loads(body, parse_constant=_refused_constant, object_hook=opened, parse_float=number)
     except (ValueError, RecursionError):
         raise HostRefused("What goes to the host is nested too deep, or is no JSON.") from None
+
+
+def _values_in(body: bytes) -> int:
+    """How many values are in JSON. Exact where there may be too many."""
+    if len(body) // 2 <= MOST_VALUES or sum(map(body.count, _SIGNS)) < MOST_VALUES:
+        return 0
+    plain = _TEXTS.sub(b"", body)
+    return 1 + sum(map(plain.count, _SIGNS)) - sum(map(plain.count, _EMPTY))
 
 
 def _packed(value: Any) -> Any:
@@ -171,8 +196,26 @@ def _opened(found: dict[str, Any]) -> Any:
         return found
 
 
+def _distinct(pairs: list[tuple[str, Any]]) -> Any:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise HostRefused(
+            "Two keys of an object that goes to the host differ by half of a character alone, and would"
+            " become one key. Give them names of whole characters."
+        )
+    return _opened(found)
+
+
 def _refused_constant(name: str) -> None:
     raise ValueError(name)  # NaN and its like are no JSON
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise HostRefused(
+            f"{text[:40]} is larger than any number of JSON that goes to the host. Use a string."
+        )
+    return number
 
 
 def _refusal(job: Job) -> str | None:

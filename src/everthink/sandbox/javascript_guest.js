@@ -44,11 +44,24 @@ function inWords(value, deep) {
   }
 }
 
-function thrownInWords(error) {
+const MOST_CAUSES = 8;
+// What an error says of itself may be anything, also something that throws when it is read.
+function saidBy(error, key) {
+  try {
+    return String(error[key] ?? '');
+  } catch {
+    return `(its ${key} cannot be read)`;
+  }
+}
+function thrownInWords(error, deep = 0) {
   if (!(error instanceof Error)) return `Uncaught ${inWords(error)}`;
-  const where = String(error.stack ?? '').split('\n').filter((line) => line.trim() && !line.includes('(<module>:'));
-  const why = error.cause === undefined ? [] : [`caused by ${inWords(error.cause)}`];
-  return asked('places', wellFormed([`${error.name}: ${error.message}`, ...where, ...why].join('\n')));
+  const where = saidBy(error, 'stack').split('\n').filter((line) => line.trim() && !line.includes('(<module>:'));
+  const why = [];
+  if (error.cause !== undefined) {
+    const isNext = error.cause instanceof Error;
+    why.push(`caused by ${isNext && deep === MOST_CAUSES ? 'more, and so on' : isNext ? thrownInWords(error.cause, deep + 1) : inWords(error.cause)}`);
+  }
+  return asked('places', wellFormed([`${saidBy(error, 'name')}: ${saidBy(error, 'message')}`, ...where, ...why].join('\n')));
 }
 
 const PART = 65536;
@@ -232,6 +245,7 @@ function leaving(key, held) {
         throw new RangeError(`${held}${at} is beyond 2**53, where JavaScript rounds numbers, and may be another than was meant. Write a BigInt: 9007199254740993n.`);
       return held;
     case 'object':
+      if (held === null && this[key] instanceof RealDate) throw new TypeError(`A Date${at} that is no time (Invalid Date) is no value of JSON. Use null, or a string.`);
       if (held instanceof Promise) throw new TypeError(`${key === '' ? 'It' : stringify(key)} is a promise that nobody has awaited: put await before what makes it.`);
       if (held instanceof Set) return [...held];
       if (held instanceof Map) return entries(held, at);
@@ -446,7 +460,7 @@ function inTheirWords(error) {
   try {
     return wellFormed(thrownInWords(error));
   } catch {
-    return 'Uncaught';
+    return 'Uncaught: what was thrown cannot be read. Throw an Error with a text as its message.';
   }
 }
 

@@ -45,7 +45,7 @@ _LONGEST_PATH, _LONGEST_NAME = 4_096, 255
 _MOST_RANDOM = 65_536
 _MODULE = re.compile(r"^\s*(?:import\b(?!\s*[.(])|export\b)", re.M)
 _FUNCTION = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*(?:async\s+)?function\b", re.S)
-_FRAME = re.compile(r"(?P<top><eval> \()?(?P<at>eval_script:(?P<line>\d+):(?P<column>\d+))(?(top)\))")
+_FRAME = re.compile(r"(?P<top><eval> \()?(?P<at>eval_script:(?P<line>\d{1,9}):(?P<column>\d{1,9}))(?(top)\))")
 _TOO_DEEP = "RangeError: The code calls itself too deep, or what it reads is nested too deep."
 _WAITS = (
     "It waits for something that never comes: no call of the host is open, and no timer runs."

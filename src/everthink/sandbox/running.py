@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..weight import unhurried
 from ..words import said as on_one_line
 from .checks import BroughtBack, brought_back
 from .child import Begun, Call, Child, Done, Gone, Out, Over
@@ -80,6 +81,8 @@ class Run(Runs):
         self._calls = 0
         self._calls_beyond = 0
         self._answering: set[asyncio.Task[None]] = set()
+        # What is long is written in a thread, and sent in the order in which it was answered all the same.
+        self._sending = asyncio.Lock()
         # What ends the script from our side: it is killed then, and whoever waits for it looks here.
         self._ended: BaseException | None = None
 
@@ -133,7 +136,7 @@ class Run(Runs):
                 case Out():
                     self.take(said.stream, body)
                 case Call():
-                    self._ask(said, body)
+                    await self._ask(said, body)
                     if self._calls_beyond > MORE_CALLS:
                         return self._over("calls", self.too_many_calls())
                 case Over(limit="memory"):
@@ -141,7 +144,7 @@ class Run(Runs):
                 case Over():
                     return self._over("timeout", self.too_long("cpu"))
                 case Done():
-                    return self._done(said, body)
+                    return await self._done(said, body)
                 case _:
                     raise Gone("a frame that has no place here")
 
@@ -152,7 +155,7 @@ class Run(Runs):
 
     # --- calls of the host
 
-    def _ask(self, call: Call, body: bytes) -> None:
+    async def _ask(self, call: Call, body: bytes) -> None:
         if call.name not in self.names():
             raise Gone("a call of what the job does not have")
         if self._calls >= self._job.limits.calls:
@@ -162,21 +165,31 @@ class Run(Runs):
             self._child.send({"t": "answer", "id": call.id, "refused": self.too_many_calls()})
             return
         self._calls += 1
-        task = asyncio.create_task(self._answer(call, body))
+        try:  # before the next one is heard: the host is asked in the order of the script
+            args, kwargs = await unhurried(self.arguments, call, body)
+        except HostRefused as refused:
+            self._child.send({"t": "answer", "id": call.id, "refused": str(refused)})
+            return
+        task = asyncio.create_task(self._answer(call, args, kwargs))
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
-    async def _answer(self, call: Call, body: bytes) -> None:
+    async def _answer(self, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        answer: dict[str, Any] = {}
+        value, part = None, b""
         try:
-            args, kwargs = self.arguments(call, body)
-            answer, part = self.answer(await self._host.call(call.name, args, kwargs))
-        except HostRefused as refused:
-            answer, part = {"refused": str(refused)}, b""
+            try:
+                value = await self._host.call(call.name, args, kwargs)
+            except HostRefused as refused:
+                answer = {"refused": str(refused)}
+            async with self._sending:
+                if not answer:
+                    answer, part = await unhurried(self.answer, value)
+                self._child.send({"t": "answer", "id": call.id, **answer}, part)
+                await self._child.sent()
         except Exception as error:  # noqa: BLE001 - raised again where the outcome is waited for
             self._ended = error
             self._child.kill()
-            return
-        self._child.send({"t": "answer", "id": call.id, **answer}, part)
 
     async def _leave_calls(self) -> None:
         """Nobody waits for what is still asked."""
@@ -187,7 +200,7 @@ class Run(Runs):
 
     # --- how it ended
 
-    def _done(self, done: Done, body: bytes) -> Outcome:
+    async def _done(self, done: Done, body: bytes) -> Outcome:
         """The end that a guest tells of. Only this one leaves the child fit for another job."""
         if done.refused is not None:
             self._child.is_idle = True
@@ -200,7 +213,7 @@ class Run(Runs):
         value = None
         if done.value is not None and status == "done":
             try:
-                value = self.value(body[place:])
+                value = await unhurried(self.value, body[place:])
             except HostRefused as refused:
                 status, error, exit_code = "failed", str(refused), 1
         self._child.is_idle = True

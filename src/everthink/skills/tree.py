@@ -214,8 +214,9 @@ async def index_of(
     limit = asyncio.Semaphore(_AT_ONCE)
     texts = await asyncio.gather(*(_text(tree, one, bounds, limit, known or {}) for one in candidates))
     skills, folders = dict[str, Skill](), dict[str, str]()
-    for folder, text in zip(candidates, texts, strict=True):
-        skill, said = _skill(folder, text, bounds, source_id)
+    # YAML takes a tenth of a second for a long frontmatter, and strangers write these.
+    parsed = await asyncio.to_thread(_skills, candidates, texts, bounds, source_id)
+    for folder, (skill, said) in zip(candidates, parsed, strict=True):
         if skill is not None and names is not None and skill.name not in names:
             continue
         told += said
@@ -292,6 +293,13 @@ async def _text(
             return await tree.read(folder.skill_file.path, bounds.skill_bytes)
         except OSError as error:
             return error.strerror or type(error).__name__
+
+
+def _skills(
+    folders: Sequence[_Folder], texts: Sequence[bytes | str | None], bounds: Bounds, source_id: str | None
+) -> list[tuple[Skill | None, list[Diagnostic]]]:
+    both = zip(folders, texts, strict=True)
+    return [_skill(folder, text, bounds, source_id) for folder, text in both]
 
 
 def _skill(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, cast
 
 from .explain import path_text
@@ -18,12 +18,12 @@ from .explain import path_text
 __all__ = ["non_finite"]
 
 
-_PLAIN = (str, int, bool, type(None))
+_PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def non_finite(value: Any, path: tuple[str | int, ...] = (), above: tuple[int, ...] = ()) -> Iterator[str]:
     """Where in `value` there is NaN or an infinity."""
-    if type(value) in _PLAIN:
+    if _is_fine(value):
         return
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -32,16 +32,28 @@ def non_finite(value: Any, path: tuple[str | int, ...] = (), above: tuple[int, .
     if id(value) in above:
         return  # it holds itself
     for key, item in _inside(value):
-        yield from non_finite(item, (*path, key), (*above, id(value)))
+        if not _is_fine(item):
+            yield from non_finite(item, (*path, key), (*above, id(value)))
 
 
-def _inside(value: Any) -> Iterator[tuple[str | int, Any]]:
+def _is_fine(value: Any) -> bool:
+    """Whether it is seen at once that there is none: code gives a hundred thousand small lists at a time."""
+    kind = cast("Any", type(value))
+    if kind is list:
+        return _PLAIN.issuperset(map(type, value))
+    if kind is dict:
+        return _PLAIN.issuperset(map(type, value.values()))
+    return kind in _PLAIN
+
+
+def _inside(value: Any) -> Iterable[tuple[str | int, Any]]:
     if isinstance(value, Mapping):
         members = cast("Mapping[Any, Any]", value)
-        yield from ((str(key), item) for key, item in members.items())
-    elif isinstance(value, (list, tuple, Set)) and not isinstance(value, str):
-        yield from enumerate(cast("list[Any]", value))
-    elif hasattr(cast("Any", type(value)), "__pydantic_fields__"):
-        yield from vars(value).items()
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield from ((one.name, getattr(value, one.name, None)) for one in dataclasses.fields(value))
+        return ((str(key), item) for key, item in members.items())
+    if isinstance(value, (list, tuple, Set)) and not isinstance(value, str):
+        return enumerate(cast("list[Any]", value))
+    if hasattr(cast("Any", type(value)), "__pydantic_fields__"):
+        return vars(value).items()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return ((one.name, getattr(value, one.name, None)) for one in dataclasses.fields(value))
+    return ()
