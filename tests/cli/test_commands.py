@@ -36,14 +36,6 @@ number = 7
 """
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.chdir(tmp_path)
-    for name in ("EVERTHINK_STORE", "HOST", "PORT"):
-        monkeypatch.delenv(name, raising=False)
-    return CliRunner()
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself_with_an_example(run: CliRunner, name: str) -> None:
     shown = run.invoke(cli, [name, "--help"])

@@ -29,22 +29,10 @@ class Assistant(Think):
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("EVERTHINK_STORE", raising=False)
-    return CliRunner()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store(database: str) -> str:
     """A database with two agents, which nobody has open."""
-    url = (
-        f"sqlite:///{tmp_path}/agents.db"
-        if request.param == "sqlite"
-        else request.getfixturevalue("postgres_url")
-    )
-    asyncio.run(fill(url))
-    return url
+    asyncio.run(fill(database))
+    return database
 
 
 async def fill(url: str) -> None:

@@ -28,19 +28,10 @@ from tests.support.platforms import STAGES, Stage
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("EVERTHINK_STORE", raising=False)
-    return CliRunner()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store(database: str) -> str:
     """A database with a message that Ann has got, and one that Bob will not get."""
-    is_file = request.param == "sqlite"
-    url = f"sqlite:///{tmp_path}/agents.db" if is_file else request.getfixturevalue("postgres_url")
-    asyncio.run(fill(url))
-    return url
+    asyncio.run(fill(database))
+    return database
 
 
 async def fill(url: str) -> None:

@@ -16,12 +16,6 @@ from click.testing import CliRunner
 from everthink.cli.main import cli
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.chdir(tmp_path)
-    return CliRunner()
-
-
 def made(run: CliRunner, name: str) -> str:
     """What was said; the package is in a folder of that name."""
     done = run.invoke(cli, ["new", "--extension", name])

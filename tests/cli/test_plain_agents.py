@@ -36,13 +36,6 @@ class Assistant(Think):
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("EVERTHINK_STORE", raising=False)
-    return CliRunner()
-
-
-@pytest.fixture
 def store(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/agents.db"
 
